@@ -1,7 +1,7 @@
 """The agent loop as two pure functions: `next_step` says what to do, `absorb` takes what came of it.
 
-Theory of operation. A response is a row of model rounds. A round may leave a batch: gateway calls to run, asks to put to
-a human, client calls to hand back. Order of the cases, and why:
+Theory of operation. A response is a row of model rounds. A round may leave a batch: gateway calls to run, asks to put
+to a human, client calls to hand back. Order of the cases, and why:
 
 1. An ended response gets no step: recorded outcomes are obeyed, never decided again.
 2. Free calls run before asks are shown: a human may take days, and what needs no consent should be done by then.

@@ -47,6 +47,9 @@ class ResponseRecord:
     incomplete_details: JsonObject | None = None
     next_sequence: int = 0
     next_index: int = 0
+    # server label -> secret id of the sealed headers the request brought; who owns them ("credentials' owner").
+    credentials: Mapping[str, str] = field(default_factory=dict)
+    owner: str = "local"
 
     @property
     def ended(self) -> bool:
@@ -140,7 +143,7 @@ class NewResponse:
 
     `events`: created/queued/in_progress and, for a continuation, the announcements of its approved calls. `decisions`:
     in-band ones, applied as `decide` does; `takes`: approvals this response uses (else `ApprovalAlreadyDecided` naming
-    the response that took them). `relist`: still open asks it lists again. `claim`: (workflow id, response it parked on).
+    the response that took them). `relist`: still open asks it lists again. `claim`: (workflow id, response parked on).
     """
 
     record: ResponseRecord
@@ -317,7 +320,7 @@ class Store(Protocol):
         chain: bool = False,
         calls: int | None = None,
     ) -> Begun | Committed | Gone:
-        """Take the step's next token; read what the attempt needs in the same transaction (`calls`: of this round)."""
+        """Take the step's next token; read what the attempt needs in one transaction (`calls`: of this round)."""
         ...
 
     async def append(self, handle: StepHandle, events: Sequence[WireEvent], commit: Commit | None = None) -> int:
