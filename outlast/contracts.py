@@ -26,9 +26,9 @@ LEAVE_PARK = "LeavePark"
 SIGNAL_RESUME = "resume"
 SIGNAL_DECIDED = "decided"
 SIGNAL_PROGRESS = "progress"
-SIGNAL_DECIDE = "decide_by_signal"
+SIGNAL_DECIDE = "decide"
 UPDATE_DECIDE = "decide"
-QUERY_PROGRESS = "progress_view"
+QUERY_PROGRESS = "progress"
 
 SEARCH_RESPONSES = "OutlastResponses"
 SEARCH_TENANT = "OutlastTenant"
@@ -109,10 +109,11 @@ class ToolDone:
 
 @dataclass(frozen=True, slots=True)
 class AskInput:
-    """The asks of a batch."""
+    """The asks of a batch. `may_park`: respond mode, whether this run may serve another response."""
 
     tenant: str
     state: RunState
+    may_park: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,19 +176,20 @@ class GateView:
 
 @dataclass(frozen=True, slots=True)
 class ParkInput:
-    """The parked run of `workflow_id`, which served `response_id` last."""
+    """The run parked on `response_id`. `resumed_by`: who says it took it; None: the park time is over, close."""
 
     tenant: str
-    workflow_id: str
     response_id: str
+    resumed_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """Who took the run: the next response with its state, or nobody (`state` None): the park is left, close."""
+    """Who took the run: the next response with its state. `closed`: nobody, and the park is left."""
 
     state: RunState | None = None
     model: str = ""
+    closed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ def _absorb_round(state: RunState, outcome: LlmOutcome) -> RunState:
         round=state.round + 1,
         usage=state.usage + outcome.usage,
         tool_calls=state.tool_calls + len(outcome.run) + len(outcome.ask),
-        batch=Batch(state.round + 1, outcome.run, outcome.ask, outcome.client),
+        batch=Batch(state.round + 1, outcome.run, outcome.ask, outcome.client, outcome.names),
         bindings=outcome.bindings or state.bindings,
         now=outcome.at,
     )

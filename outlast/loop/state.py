@@ -69,6 +69,12 @@ class Batch:
     run: tuple[int, ...] = ()
     ask: tuple[int, ...] = ()
     client: bool = False
+    # (ordinal, `label.tool`) for summaries in Temporal's UI; left empty when there are too many to carry.
+    names: tuple[tuple[int, str], ...] = ()
+
+    def name(self, ordinal: int) -> str:
+        """`label.tool` of a call, for people."""
+        return dict(self.names).get(ordinal, f"call {ordinal}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +168,7 @@ class LlmOutcome:
     produced: bool = False
     incomplete: str | None = None
     bindings: str | None = None
+    names: tuple[tuple[int, str], ...] = ()
     at: float = 0.0
     finished: Ended | None = None
 
@@ -177,10 +184,11 @@ class ToolsOutcome:
 
 @dataclass(frozen=True, slots=True)
 class AskOutcome:
-    """The asks are written. `finished`: respond mode, the response ended with them and the run parks."""
+    """The asks are written. `finished`: respond mode, the response ended with them; `parked`: the run waits for more."""
 
     at: float = 0.0
     finished: Ended | None = None
+    parked: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from typing import Literal, Protocol
 
 from outlast.protocol.events import WireEvent
 from outlast.protocol.json import JsonObject
+from outlast.protocol.responses import ResponseFacts
 from outlast.protocol.usage import Usage
 
 ResponseStatus = Literal["queued", "in_progress", "completed", "failed", "incomplete", "cancelled"]
@@ -55,6 +56,24 @@ class ResponseRecord:
     def ended(self) -> bool:
         """Terminal: nothing may be appended."""
         return self.status not in ("queued", "in_progress")
+
+    @property
+    def facts(self) -> ResponseFacts:
+        """What the public object is built from."""
+        return ResponseFacts(
+            id=self.id,
+            status=self.status,
+            created_at=self.created_at,
+            model=self.model,
+            request=self.request,
+            usage=self.usage,
+            error=self.error,
+            incomplete_details=self.incomplete_details,
+            completed_at=self.completed_at,
+            previous_response_id=self.previous_response_id,
+            background=self.background,
+            store=self.store,
+        )
 
 
 @dataclass(frozen=True, slots=True)
