@@ -1,7 +1,7 @@
 """The port to a model server: what a dialect is given and what it gives back.
 
-A dialect translates, nothing more: it meets only prepared items (another type raises), decides nothing about tools, and
-yields Responses-shaped `WireEvent`s, so the assembler knows one currency.
+A dialect translates, nothing more: it meets only prepared items (another type raises), decides nothing about tools,
+and yields Responses-shaped `WireEvent`s, so the assembler knows one currency.
 """
 
 from collections.abc import AsyncIterator, Sequence

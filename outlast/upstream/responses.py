@@ -1,0 +1,162 @@
+"""The Responses dialect: OpenAI, vLLM, SMG and other servers that speak it themselves.
+
+The output is relayed losslessly, the request never: the model server keeps nothing (`store: false`), chains nothing
+and sees only functions (behaviour §7). What only an OpenAI server understands goes to one alone.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+
+import httpx
+
+from outlast.protocol import events, items, json
+from outlast.protocol.errors import UpstreamError
+from outlast.protocol.events import WireEvent
+from outlast.protocol.items import PreparedItem
+from outlast.protocol.json import JsonObject
+from outlast.upstream.base import Capabilities, ModelTool, Round, Timeouts, UpstreamRequest
+from outlast.upstream.failures import Identity
+from outlast.upstream.http import Endpoint
+
+ENCRYPTED_REASONING = "reasoning.encrypted_content"
+
+# State on the model server, which a run of ours must not have, and what we set ourselves.
+_OURS = frozenset({"previous_response_id", "conversation", "background", "stream", "store", "stream_options"})
+
+
+class ResponsesUpstream:
+    """A model server with `POST /responses`."""
+
+    def __init__(
+        self,
+        name: str,
+        base_url: str,
+        *,
+        api_key: str | None = None,
+        api_key_env: str | None = None,
+        openai: bool = False,
+        images: bool = True,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        """`openai`: it is an OpenAI server, which alone can read its encrypted reasoning."""
+        self._endpoint = Endpoint(name, base_url, api_key=api_key, api_key_env=api_key_env, transport=transport)
+        self._capabilities = Capabilities(images=images, encrypted_reasoning=openai)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the server can read."""
+        return self._capabilities
+
+    def build(self, round: Round) -> UpstreamRequest:
+        """The request of a round. Raises: TypeError for an unprepared item."""
+        openai = self._capabilities.encrypted_reasoning
+        include = list(round.include)
+        if openai and ENCRYPTED_REASONING not in include:
+            include.append(ENCRYPTED_REASONING)
+        settings: JsonObject = {
+            "instructions": round.instructions,
+            "tools": [_tool(tool) for tool in round.tools] or None,
+            # Without tools both are meaningless and some servers refuse them.
+            "tool_choice": round.tool_choice if round.tools else None,
+            "parallel_tool_calls": round.parallel_tool_calls if round.tools else None,
+            "max_output_tokens": round.max_output_tokens,
+            "temperature": round.temperature,
+            "top_p": round.top_p,
+            "top_logprobs": round.top_logprobs,
+            "reasoning": round.reasoning,
+            "text": round.text,
+            "include": include or None,
+            "stream_options": {"include_obfuscation": False} if openai else None,
+        }
+        body: JsonObject = {
+            **{key: value for key, value in (round.extra or {}).items() if key not in _OURS},
+            "model": round.model,
+            "input": [_item(item, openai=openai) for item in round.transcript],
+            "stream": True,
+            "store": False,
+            **{key: value for key, value in settings.items() if value is not None},
+        }
+        return UpstreamRequest(path="/responses", body=json.dumps(body))
+
+    async def stream(self, request: UpstreamRequest, timeouts: Timeouts) -> AsyncIterator[Sequence[WireEvent]]:
+        """The server's events as they are, keep-alives left out. Close it (`aclosing`) when you stop early.
+
+        Raises: UpstreamRefused, UpstreamAuth, UpstreamRateLimited, UpstreamUnavailable.
+        """
+        async with self._endpoint.open(request, timeouts) as stream:
+            while (payloads := await stream.read()) is not None:
+                batch: list[WireEvent] = []
+                ended = False
+                failure: UpstreamError | None = None
+                for payload in payloads:
+                    failure = _failure(payload, stream.identity)
+                    if failure is not None:
+                        break
+                    event = events.parse(payload)
+                    if event.type != events.KEEPALIVE:
+                        batch.append(event)
+                    if event.type in events.TERMINAL:
+                        ended = True
+                        break
+                if batch:  # what came before a failure was sent, and a complete call in it decides how the round ends
+                    yield batch
+                if failure is not None:
+                    raise failure
+                if ended:
+                    await stream.drain()
+                    return
+            raise stream.identity.unavailable("ended the stream before its terminal event")
+
+    async def models(self) -> list[str]:
+        """Names of `GET /models`. Raises: as `stream`."""
+        return await self._endpoint.models()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._endpoint.aclose()
+
+
+def _tool(tool: ModelTool) -> JsonObject:
+    """A flat function; what the tool's maker did not say is not said."""
+    fields = {"description": tool.description, "parameters": tool.parameters, "strict": tool.strict}
+    return {"type": "function", "name": tool.name, **{key: value for key, value in fields.items() if value is not None}}
+
+
+def _item(item: PreparedItem, *, openai: bool) -> JsonObject:
+    """A prepared item as the server's input; nulls are left out, since strict servers refuse them."""
+    match item:
+        case items.Reasoning():
+            # `summary` is required even when empty.
+            body = {**_given(item), "summary": item.summary or []}
+            keeps_id = item.encrypted_content is not None
+        case (
+            items.Message()
+            | items.FunctionCall()
+            | items.FunctionCallOutput()
+            | items.CustomToolCall()
+            | items.CustomToolCallOutput()
+        ):
+            body = _given(item)
+            keeps_id = False
+        case _:
+            raise TypeError(f"unprepared item in a transcript: {getattr(item, 'type', type(item).__name__)}")
+    if openai and not keeps_id:
+        # OpenAI looks ids up and, with `store: false`, knows none but those inside encrypted content.
+        body.pop("id", None)
+    return body
+
+
+def _given(item: PreparedItem) -> JsonObject:
+    return {key: value for key, value in items.dump(item).items() if value is not None}
+
+
+def _failure(payload: JsonObject, identity: Identity) -> UpstreamError | None:
+    """The error of an `error` event (flat, nested, or without a type) or of a failed response."""
+    kind = payload.get("type")
+    if kind == events.FAILED:
+        response = payload.get("response")
+        return identity.from_error(response.get("error") if isinstance(response, dict) else None)
+    if kind == events.ERROR or (kind is None and "error" in payload):
+        return identity.from_error(payload.get("error") or payload)
+    if not isinstance(kind, str):
+        return identity.unavailable("sent an event without a type")
+    return None
