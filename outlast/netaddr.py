@@ -21,6 +21,11 @@ def is_own(url: str, *, host: str, port: int) -> bool:
     return bool(ours & ({"loopback"} if "any" in theirs else theirs))
 
 
+def is_loopback(host: str) -> bool:
+    """Whether every address of `host` is this machine's loopback."""
+    return _addresses(host) == {"loopback"}
+
+
 def free_port(host: str = "127.0.0.1") -> int:
     """A port nobody listens on now. Another process may take it before it is used: the caller's start then fails."""
     with socket.socket() as probe:
