@@ -1,0 +1,58 @@
+"""Serve an ASGI app in the running event loop, for as long as a `with` block lasts."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGIApplication
+
+_GRACE_SECONDS = 1
+
+
+class _Embedded(uvicorn.Server):
+    """A server that leaves signals to its host and says when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Ctrl-C belongs to the process, not to one of its servers."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As the base, then tell the waiter."""
+        await super().startup(sockets)
+        self.listening.set()
+
+
+@contextlib.asynccontextmanager
+async def running(app: "ASGIApplication", *, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+    """Yields the base URL, without a slash at its end. Port 0 takes a free one.
+
+    Connections still open at the end get a second. Raises: OSError (the port is taken), RuntimeError (the app's own
+    start-up failed).
+    """
+    listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    server = _Embedded(
+        uvicorn.Config(app, log_level="warning", access_log=False, ws="none", timeout_graceful_shutdown=_GRACE_SECONDS)
+    )
+    task = asyncio.create_task(server.serve(sockets=[listener]), name="embedded-server")
+    listening = asyncio.create_task(server.listening.wait())
+    try:
+        await asyncio.wait({task, listening}, return_when=asyncio.FIRST_COMPLETED)
+        if server.should_exit or not server.started:
+            raise RuntimeError("the application did not start; its log says why")
+        shown = f"[{host}]" if ":" in host else host
+        yield f"http://{shown}:{listener.getsockname()[1]}"
+    finally:
+        listening.cancel()
+        server.should_exit = True
+        await task
+        listener.close()
