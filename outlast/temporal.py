@@ -148,15 +148,18 @@ async def ensure_search_attributes(client: Client, *, timeout: float = 90) -> No
 def workflow_runner() -> SandboxedWorkflowRunner:
     """The sandbox of workflow code: `contracts`, `loop` and `protocol` pass through, importing the rest of ours fails.
 
-    Passed-through code escapes the sandbox's guards; there the linter's banned names and the replay tests stand in.
+    Import as `from outlast import contracts`: after `import outlast.contracts` the sandbox's copy of the package lacks
+    the attribute. The SDK does not see `from outlast import settings`; the import contracts refuse that. Passed-through
+    code escapes the sandbox's guards: there the linter's banned names and the replay tests stand in.
     """
-    passed = [f"{outlast.__name__}.{name}" for name in PASSED_THROUGH]
+    passed = (f"{outlast.__name__}.{name}" for name in PASSED_THROUGH)
     refused = {module.name for module in pkgutil.iter_modules(outlast.__path__)} - set(PASSED_THROUGH)
     ours = SandboxMatcher(
         access={"activities", "api", "worker"}, children={outlast.__name__: SandboxMatcher(access=refused)}
     )
     default = SandboxRestrictions.default
     restrictions = SandboxRestrictions(
+        # Not `outlast` itself: the SDK looks for refused modules only where nothing above them passes through.
         passthrough_modules=default.passthrough_modules | {*passed, "orjson"},
         invalid_modules=default.invalid_modules | ours,
         invalid_module_members=default.invalid_module_members,

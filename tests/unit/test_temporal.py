@@ -104,7 +104,7 @@ class Probe:
 
 
 def validate_in_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, imports: str) -> None:
-    """What a worker does with a workflow class when it starts."""
+    """What a worker does with a workflow class when it starts; needs a running event loop."""
     name = f"probe_{uuid.uuid4().hex}"
     (tmp_path / f"{name}.py").write_text(WORKFLOW.format(imports=imports), encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
@@ -123,7 +123,7 @@ def validate_in_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, imports
         "import activities",
     ],
 )
-def test_workflow_code_cannot_import_the_rest_of_ours(
+async def test_workflow_code_cannot_import_the_rest_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, imports: str
 ) -> None:
     """Only contracts, loop and protocol are made for it."""
@@ -131,11 +131,12 @@ def test_workflow_code_cannot_import_the_rest_of_ours(
         validate_in_sandbox(tmp_path, monkeypatch, imports)
 
 
-def test_workflow_code_shares_the_types_of_contracts_loop_and_protocol(
+async def test_workflow_code_shares_the_types_of_contracts_loop_and_protocol(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Passed through, not imported again: the assertions run inside the sandbox."""
-    names = ("outlast.contracts", "outlast.loop.decide", "outlast.protocol.ids")
-    host = {name: id(importlib.import_module(name)) for name in names}
-    checks = "".join(f"import {name}\nassert id({name}) == {identity}\n" for name, identity in host.items())
+    checks = ""
+    for package, name in (("outlast", "contracts"), ("outlast.loop", "decide"), ("outlast.protocol", "ids")):
+        host = importlib.import_module(f"{package}.{name}")
+        checks += f"from {package} import {name}\nassert id({name}) == {id(host)}\n"
     validate_in_sandbox(tmp_path, monkeypatch, checks)
