@@ -1,0 +1,171 @@
+"""Who owns a tool name: the gateway's tools with their policy flags, and the names of the client's functions.
+
+Bindings are made once per response, from a listing we made ourselves, and stored as one row; the loop's state carries
+their id. The model sees internal names (`mcp__label__tool`), the public never does: the way back is the table, not
+parsing, since long or odd names carry a hash.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+from outlast.protocol.errors import InvalidRequest
+from outlast.protocol.json import JsonObject
+
+# Model servers refuse longer function names, and characters outside this set (contract §16).
+MAX_NAME = 64
+_ODD = re.compile(r"[^A-Za-z0-9_-]")
+_HASH_DIGITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ListedTool:
+    """One tool of a listing as far as policy and model need it; a hint the server does not give is None."""
+
+    name: str
+    description: str | None
+    schema: JsonObject
+    read_only: bool | None = None
+    idempotent: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolBinding:
+    """One gateway tool of one response.
+
+    `safe`: may be dispatched again with the same key. `ask`: a human decides first. `timeout`: seconds, None for the
+    default. `secret_id`: the sealed headers of its server.
+    """
+
+    label: str
+    name: str
+    internal_name: str
+    description: str | None
+    parameters: JsonObject
+    server_url: str
+    secret_id: str | None
+    safe: bool
+    ask: bool
+    timeout: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFunction:
+    """A function as the model sees it."""
+
+    name: str
+    description: str | None
+    parameters: JsonObject | None
+    strict: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bindings:
+    """All tools of a response. `client`: names of client functions; `labels`: every bound server, also an unlisted one.
+
+    `id` is the row's id.
+    """
+
+    id: str
+    tools: tuple[ToolBinding, ...] = ()
+    client: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+
+    def by_internal(self, name: str) -> ToolBinding | None:
+        """The gateway tool the model knows by this name."""
+        return next((tool for tool in self.tools if tool.internal_name == name), None)
+
+    def vanished(self, name: str) -> tuple[str, str] | None:
+        """(label, tool) of a name with a bound server's prefix that no listing has; None for any other name."""
+        if name in self.client or self.by_internal(name) is not None:
+            return None
+        # The longest prefix wins: label `a__b` before label `a`.
+        for label in sorted(self.labels, key=len, reverse=True):
+            if name.startswith(prefix := f"mcp__{label}__"):
+                return label, name.removeprefix(prefix)
+        return None
+
+
+def internal_name(label: str, tool: str) -> str:
+    """`mcp__label__tool`; a name that is too long or has odd characters is cut and ends in a hash of the whole."""
+    plain = f"mcp__{label}__{tool}"
+    clean = _ODD.sub("_", plain)
+    if clean == plain and len(plain) <= MAX_NAME:
+        return plain
+    digest = hashlib.sha256(plain.encode()).hexdigest()[:_HASH_DIGITS]
+    return f"{clean[: MAX_NAME - _HASH_DIGITS - 1]}_{digest}"
+
+
+def bind(
+    label: str,
+    server_url: str,
+    secret_id: str | None,
+    specs: Iterable[ListedTool],
+    *,
+    allowed: Callable[[ListedTool], bool],
+    asks: Callable[[ListedTool], bool],
+    timeout: float | None = None,
+) -> tuple[ToolBinding, ...]:
+    """The bindings of one server, in listing order: the `allowed` tools, each with whether it `asks`."""
+    return tuple(
+        ToolBinding(
+            label=label,
+            name=spec.name,
+            internal_name=internal_name(label, spec.name),
+            description=spec.description,
+            parameters=spec.schema,
+            server_url=server_url,
+            secret_id=secret_id,
+            safe=bool(spec.read_only or spec.idempotent),
+            ask=asks(spec),
+            timeout=timeout,
+        )
+        for spec in specs
+        if allowed(spec)
+    )
+
+
+def gather(
+    bindings_id: str, tools: Iterable[ToolBinding], *, client: Sequence[str] = (), labels: Collection[str] = ()
+) -> Bindings:
+    """All of a response. Raises: InvalidRequest naming both owners when two tools share the model's name."""
+    bound = tuple(tools)
+    owners = {name: f"function '{name}'" for name in client}
+    for tool in bound:
+        owner = f"tool '{tool.name}' of server '{tool.label}'"
+        if tool.internal_name in owners:
+            raise InvalidRequest(
+                f"{owners[tool.internal_name]} and {owner} both reach the model as '{tool.internal_name}'; "
+                "rename the function or the server_label",
+                param="tools",
+            )
+        owners[tool.internal_name] = owner
+    every_label = dict.fromkeys([*labels, *(tool.label for tool in bound)])
+    return Bindings(bindings_id, bound, tuple(client), tuple(every_label))
+
+
+def model_tools(bindings: Bindings, client_tools: Iterable[JsonObject]) -> tuple[ModelFunction, ...]:
+    """What the model sees: the request's functions in their order, then the gateway's tools."""
+    functions = [
+        ModelFunction(tool["name"], tool.get("description"), tool.get("parameters"), tool.get("strict"))
+        for tool in client_tools
+        if tool.get("type") == "function"
+    ]
+    gateway = [ModelFunction(tool.internal_name, tool.description, tool.parameters) for tool in bindings.tools]
+    return (*functions, *gateway)
+
+
+def dump(bindings: Bindings) -> JsonObject:
+    """The row's JSON."""
+    return asdict(bindings)
+
+
+def load(raw: JsonObject) -> Bindings:
+    """The bindings of a row. Raises: KeyError, TypeError for JSON that `dump` did not write."""
+    return Bindings(
+        id=raw["id"],
+        tools=tuple(ToolBinding(**tool) for tool in raw["tools"]),
+        client=tuple(raw["client"]),
+        labels=tuple(raw["labels"]),
+    )
