@@ -4,12 +4,9 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING
 
 import uvicorn
-
-if TYPE_CHECKING:
-    from uvicorn._types import ASGIApplication
+from starlette.types import ASGIApp
 
 _GRACE_SECONDS = 1
 
@@ -27,32 +24,36 @@ class _Embedded(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As the base, then tell the waiter."""
-        await super().startup(sockets)
+        """As the base, which would end the whole process on a failure, then tell the waiter."""
+        try:
+            await super().startup(sockets)
+        except SystemExit:
+            raise RuntimeError("the application did not start; its log says why") from None
         self.listening.set()
 
 
 @contextlib.asynccontextmanager
-async def running(app: "ASGIApplication", *, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+async def running(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
     """Yields the base URL, without a slash at its end. Port 0 takes a free one.
 
     Connections still open at the end get a second. Raises: OSError (the port is taken), RuntimeError (the app's own
     start-up failed).
     """
     listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    server = _Embedded(
-        uvicorn.Config(app, log_level="warning", access_log=False, ws="none", timeout_graceful_shutdown=_GRACE_SECONDS)
-    )
+    # Logging is the host's business: uvicorn's own configuration would replace handlers of the whole process.
+    config = uvicorn.Config(app, log_config=None, access_log=False, ws="none", timeout_graceful_shutdown=_GRACE_SECONDS)
+    server = _Embedded(config)
     task = asyncio.create_task(server.serve(sockets=[listener]), name="embedded-server")
     listening = asyncio.create_task(server.listening.wait())
     try:
         await asyncio.wait({task, listening}, return_when=asyncio.FIRST_COMPLETED)
-        if server.should_exit or not server.started:
-            raise RuntimeError("the application did not start; its log says why")
-        shown = f"[{host}]" if ":" in host else host
-        yield f"http://{shown}:{listener.getsockname()[1]}"
+        if not task.done():
+            shown = f"[{host}]" if ":" in host else host
+            yield f"http://{shown}:{listener.getsockname()[1]}"
     finally:
         listening.cancel()
         server.should_exit = True
-        await task
-        listener.close()
+        try:
+            await task
+        finally:
+            listener.close()

@@ -26,7 +26,7 @@ class ToolError(Exception):
 
 
 class Mode(enum.Enum):
-    """How the next `tools/call` or `tools/list` is answered; every mode but NORMAL counts the call and runs no tool."""
+    """How a `tools/call` or `tools/list` is answered; the tool runs where it says so, and in NORMAL."""
 
     NORMAL = enum.auto()
     HANG = enum.auto()  # no answer until `server.released` is set
