@@ -1,0 +1,173 @@
+"""Calls of one model round, silent until they are whole, then announced in the model's order.
+
+Clients run what they see (Codex a call at its `output_item.done`), so a call appears in one go: added, one delta, done.
+A call never overtakes one the model made earlier; ordinals are that order.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from outlast.loop.bindings import Bindings
+from outlast.loop.calls import CUT, CallAction, Counters, NewCall, classify
+from outlast.protocol import building, events
+from outlast.protocol.events import WireEvent
+from outlast.protocol.json import JsonObject
+
+# Calls of these native types belong to the client, wherever the model learnt them.
+_CLIENT_TYPES = frozenset({"computer_call", "local_shell_call", "shell_call", "apply_patch_call", "tool_search_call"})
+
+
+def is_client_call(item: JsonObject) -> bool:
+    """Whether the client has to run a call of a native type; two types say so in a field."""
+    if item.get("type") == "tool_search_call":
+        return item.get("execution") == "client"
+    if item.get("type") == "shell_call":
+        return (item.get("environment") or {}).get("type") != "container_reference"
+    return item.get("type") in _CLIENT_TYPES
+
+
+class Call:
+    """A function_call or custom_tool_call in the making. `finished`: the upstream has said all of it."""
+
+    __slots__ = ("chunks", "finished", "given", "parked", "text", "type")
+
+    def __init__(self, kind: str, given: JsonObject) -> None:
+        self.type = kind
+        self.given = given
+        self.chunks: list[str] = []
+        self.text: str | None = None
+        self.parked: list[WireEvent] = []
+        self.finished = False
+
+    def content(self, field: str) -> str:
+        """The whole text: the final item's, else the done event's, else the deltas."""
+        return self.given.get(field) or self.text or "".join(self.chunks)
+
+
+class Relayed:
+    """An item whose events pass as they are but for ids. `parked`: a client's call waits there until it is whole."""
+
+    __slots__ = ("finished", "id", "last", "parked", "type")
+
+    def __init__(self, item_id: str, kind: str, parked: list[WireEvent] | None) -> None:
+        self.id = item_id
+        self.type = kind
+        self.last: JsonObject = {}
+        self.parked = parked
+        self.finished = False
+
+    def done(self) -> WireEvent:
+        """The end of an item whose upstream did not end it."""
+        return building.done({**self.last, "status": "incomplete"} if "status" in self.last else self.last)
+
+
+class CallQueue:
+    """The calls of a round. `show`: where the events of an announcement go, at once and together."""
+
+    def __init__(
+        self,
+        bindings: Bindings,
+        counters: Counters,
+        mint: Callable[[str], str],
+        show: Callable[[Sequence[WireEvent]], None],
+    ) -> None:
+        self._bindings = bindings
+        self._counters = counters
+        self._mint = mint
+        self._show = show
+        self._pending: list[Call | Relayed] = []
+        self._rows: list[NewCall] = []
+        self._shown_runs: dict[int, JsonObject] = {}
+        self._new: dict[int, NewCall] = {}
+        self.over_cap = False
+
+    @property
+    def announced(self) -> bool:
+        """Whether a client has seen a call of the round."""
+        return any(row.action != "ask" for row in self._rows)
+
+    def ordinals(self, action: CallAction) -> tuple[int, ...]:
+        """Ordinals of the round's calls with this fate."""
+        return tuple(row.ordinal for row in self._rows if row.action == action)
+
+    def push(self, call: Call | Relayed) -> None:
+        """A call the model has begun."""
+        self._pending.append(call)
+
+    def announce_ready(self, *, all_whole: bool = False) -> None:
+        """Announce whole calls from the front; `all_whole`: the round is, so every call is."""
+        while self._pending and (all_whole or self._pending[0].finished):
+            call = self._pending.pop(0)
+            if isinstance(call, Relayed):
+                self._announce_relayed(call)
+            elif call.given.get("name"):  # a nameless call is no call
+                self._announce(call)
+
+    def refuse_shown(self) -> None:
+        """The round was cut: nothing of it is executed, and what was shown as running ends failed."""
+        for row in self._rows:
+            if row.action in ("run", "ask"):
+                self._record(replace(row, action="refused", refusal=CUT))
+            if item := self._shown_runs.get(row.ordinal):
+                self._show(building.finish_mcp_call(item, error=building.tool_error(CUT)))
+
+    def drain(self) -> list[NewCall]:
+        """Rows that are new or changed since the last time."""
+        new, self._new = list(self._new.values()), {}
+        return new
+
+    def _announce(self, call: Call) -> None:
+        if call.type == "custom_tool_call":
+            self._announce_client(call, "input", call.content("input"))
+            return
+        # Some models say nothing for "no arguments"; nothing is no JSON.
+        arguments = call.content("arguments") or "{}"
+        used = self._counters.used + len(self.ordinals("run")) + len(self.ordinals("ask"))
+        routed = classify(call.given["name"], arguments, self._bindings, replace(self._counters, used=used))
+        if routed.label is None:
+            self._announce_client(call, "arguments", arguments)
+            return
+        self.over_cap = self.over_cap or routed.over_cap
+        item_id = self._mint("mcp_call")
+        row = NewCall(
+            ordinal=len(self._rows),
+            action=routed.action,
+            item_id=item_id,
+            call_id=item_id,
+            name=routed.name,
+            arguments=arguments,
+            label=routed.label,
+            binding=routed.binding,
+            refusal=routed.refusal,
+        )
+        self._record(row)
+        if routed.action == "ask":
+            return
+        item = building.mcp_call_item(item_id, routed.label, routed.name, arguments)
+        if routed.action == "run":
+            self._shown_runs[row.ordinal] = item
+            self._show(building.announce_mcp_call(item))
+        else:
+            self._show([*building.announce_mcp_call(item), *building.finish_mcp_call(item, error=routed.error)])
+
+    def _announce_client(self, call: Call, field: str, text: str) -> None:
+        item_id, name = self._mint(call.type), call.given["name"]
+        call_id = call.given.get("call_id") or item_id
+        own = {"id": item_id, "type": call.type, "status": "completed", "call_id": call_id, "name": name, field: text}
+        extra = {key: value for key, value in call.given.items() if key not in own and value is not None}
+        parked = [WireEvent(event.type, {**event.rest, "item_id": item_id}) for event in call.parked]
+        self._record(NewCall(len(self._rows), "client", item_id, call_id, name, text))
+        build = building.function_call_events if call.type == "function_call" else building.custom_call_events
+        self._show(build({**own, **extra}, parked=parked))
+
+    def _announce_relayed(self, call: Relayed) -> None:
+        parked = call.parked or []
+        if parked[-1].type != events.ITEM_DONE:
+            parked.append(call.done())
+        self._record(NewCall(len(self._rows), "client", call.id, call.last.get("call_id") or call.id, call.type, ""))
+        self._show(parked)
+
+    def _record(self, row: NewCall) -> None:
+        """A new row, or the same ordinal again."""
+        self._rows[row.ordinal : row.ordinal + 1] = [row]
+        self._new[row.ordinal] = row
