@@ -7,7 +7,7 @@ what was sent or streamed. `parse_item` never refuses a type it does not know (b
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Tag, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Discriminator, StrictBool, Tag, TypeAdapter
 
 from outlast.protocol.json import JsonObject
 
@@ -117,7 +117,8 @@ class McpApprovalResponse(WireItem):
 
     type: Literal["mcp_approval_response"]
     approval_request_id: str
-    approve: bool
+    # Strict: a consent is never guessed from "yes" or 1.
+    approve: StrictBool
     reason: str | None = None
 
 
