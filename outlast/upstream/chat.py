@@ -5,8 +5,6 @@
 
 from collections.abc import AsyncIterator, Sequence
 
-import httpx
-
 from outlast.protocol import json
 from outlast.protocol.errors import UpstreamError
 from outlast.protocol.events import WireEvent
@@ -42,10 +40,9 @@ class ChatUpstream:
         developer_role: bool = False,
         max_tokens: bool = False,
         images: bool = True,
-        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         """`developer_role`: the server knows it; `max_tokens`: its name of `max_completion_tokens` is the old one."""
-        self._endpoint = Endpoint(name, base_url, api_key=api_key, api_key_env=api_key_env, transport=transport)
+        self._endpoint = Endpoint(name, base_url, api_key=api_key, api_key_env=api_key_env)
         self._capabilities = Capabilities(images=images)
         self._developer_role = developer_role
         self._limit_field = "max_tokens" if max_tokens else "max_completion_tokens"

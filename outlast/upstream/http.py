@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable
 from contextlib import asynccontextmanager
 from typing import TypeVar
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
@@ -22,6 +23,7 @@ from outlast.protocol.json import JsonObject
 from outlast.upstream import sse
 from outlast.upstream.base import Timeouts, UpstreamRequest
 from outlast.upstream.failures import Identity
+from outlast.upstream.transport import Transport
 
 # Seconds a finished stream may take to end before its connection is given up.
 _DRAIN = 0.1
@@ -96,9 +98,8 @@ class Endpoint:
         *,
         api_key: str | None = None,
         api_key_env: str | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        """`base_url` with its version segment (`…/v1`); `transport` replaces the network in tests."""
+        """`base_url` with its version segment (`…/v1`)."""
         self.identity = Identity(name, base_url.rstrip("/"), api_key, api_key_env)
         # Compressed events would come in lumps, late.
         headers = {"accept-encoding": "identity", "user-agent": "outlast"}
@@ -107,8 +108,8 @@ class Endpoint:
         self._client = httpx.AsyncClient(
             headers=headers,
             timeout=None,  # the three clocks replace the client's own
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=100, keepalive_expiry=30),
-            transport=transport,
+            limits=httpx.Limits(max_connections=None),  # runs are bounded elsewhere
+            transport=_transport(httpx.URL(base_url)),
         )
 
     @asynccontextmanager
@@ -203,6 +204,14 @@ class _Clock:
         if self._started:
             return f"sent no event for {self._timeouts.idle:g} s (idle time-out)"
         return f"sent no first event within {self._timeouts.first:g} s (first-event time-out)"
+
+
+def _transport(url: httpx.URL) -> httpx.AsyncBaseTransport | None:
+    """Ours; httpx's own (None) when the environment names a proxy for this host, because ours knows none."""
+    proxies = getproxies()
+    if (url.scheme in proxies or "all" in proxies) and not proxy_bypass(url.host):
+        return None
+    return Transport(httpx.create_ssl_context() if url.scheme == "https" else None)
 
 
 def _error_in(body: bytes) -> object:

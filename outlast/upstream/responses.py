@@ -6,8 +6,6 @@ and sees only functions (behaviour §7). What only an OpenAI server understands 
 
 from collections.abc import AsyncIterator, Sequence
 
-import httpx
-
 from outlast.protocol import events, items, json
 from outlast.protocol.errors import UpstreamError
 from outlast.protocol.events import WireEvent
@@ -35,10 +33,9 @@ class ResponsesUpstream:
         api_key_env: str | None = None,
         openai: bool = False,
         images: bool = True,
-        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         """`openai`: it is an OpenAI server, which alone can read its encrypted reasoning."""
-        self._endpoint = Endpoint(name, base_url, api_key=api_key, api_key_env=api_key_env, transport=transport)
+        self._endpoint = Endpoint(name, base_url, api_key=api_key, api_key_env=api_key_env)
         self._capabilities = Capabilities(images=images, encrypted_reasoning=openai)
 
     @property

@@ -108,7 +108,7 @@ def streaming(*chunks: bytes, end: bytes = LAST) -> Answer:
 
 
 def holding(*chunks: bytes) -> Answer:
-    """An event stream that falls silent after these chunks (before its head, if there are none) until the client goes."""
+    """An event stream that falls silent after these chunks (without any: before its head) until the client goes."""
 
     async def answer(exchange: Exchange) -> None:
         if chunks:
