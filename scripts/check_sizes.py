@@ -1,4 +1,4 @@
-"""The size ceiling: no Python file over 400 lines, no function over 60. Prints every breach; exit code 1 if there is one.
+"""The size ceiling: no Python file over 400 lines, no function over 60. Exit code 1 if something is.
 
 Usage: python scripts/check_sizes.py PATH...
 """
