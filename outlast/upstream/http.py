@@ -100,6 +100,8 @@ class Endpoint:
         api_key_env: str | None = None,
     ) -> None:
         """`base_url` with its version segment (`…/v1`)."""
+        # A key read from a file ends in a newline more often than not; in a header that would be two lines.
+        api_key = api_key.strip() if api_key else None
         self.identity = Identity(name, base_url.rstrip("/"), api_key, api_key_env)
         # Compressed events would come in lumps, late.
         headers = {"accept-encoding": "identity", "user-agent": "outlast"}

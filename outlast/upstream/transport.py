@@ -34,6 +34,7 @@ class Transport(httpx.AsyncBaseTransport):
     def __init__(self, tls: ssl.SSLContext | None) -> None:
         self._tls = tls
         self._idle: dict[_Origin, list[_Connection]] = {}
+        self._closed = False
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send and wait for the head. Raises: httpx.ConnectError, ReadError, RemoteProtocolError."""
@@ -51,6 +52,7 @@ class Transport(httpx.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         """Close what is unused; an exchange that runs is its owner's."""
+        self._closed = True
         idle, self._idle = self._idle, {}
         for connections in idle.values():
             for connection in connections:
@@ -58,17 +60,20 @@ class Transport(httpx.AsyncBaseTransport):
 
     def release(self, origin: _Origin, connection: "_Connection") -> None:
         """Keep a connection whose answer was read to its end, else close it."""
-        if connection.reusable:
-            self._idle.setdefault(origin, []).append(connection)
-        else:
+        if self._closed or not connection.usable:
             connection.abort()
+            return
+        idle = self._idle.setdefault(origin, [])
+        while idle and not idle[0].usable:  # the oldest stand first
+            idle.pop(0).abort()
+        idle.append(connection)
 
     def _kept(self, origin: _Origin) -> "_Connection | None":
         """The newest usable connection: it is the one least likely to be closed by the server now."""
         idle = self._idle.get(origin, [])
         while idle:
             connection = idle.pop()
-            if connection.reusable and not connection.stale:
+            if connection.usable:
                 return connection
             connection.abort()
         return None
@@ -111,7 +116,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._lost = False
-        self._released_at = 0.0
+        self._completed_at = 0.0
         self._begin()
 
     def _begin(self) -> None:
@@ -126,14 +131,10 @@ class _Connection(asyncio.Protocol):
         self._keep_alive = False
 
     @property
-    def reusable(self) -> bool:
-        """Whether the last answer was read to its end and both sides keep the connection open."""
-        return self._complete and self._keep_alive and not self._pieces and not self._lost and self._error is None
-
-    @property
-    def stale(self) -> bool:
-        """Whether it was unused for too long."""
-        return self._loop.time() - self._released_at > _KEEP
+    def usable(self) -> bool:
+        """Whether the last answer was read to its end, not long ago, and both sides keep the connection open."""
+        clean = self._complete and self._keep_alive and not self._pieces and not self._lost
+        return clean and self._loop.time() - self._completed_at < _KEEP
 
     def send(self, request: httpx.Request, body: bytes) -> None:
         """Write one request; the answer of the last one is forgotten."""
@@ -232,4 +233,4 @@ class _Connection(asyncio.Protocol):
             return
         self._complete = True
         self._keep_alive = self._parser.should_keep_alive()
-        self._released_at = self._loop.time()
+        self._completed_at = self._loop.time()

@@ -1,6 +1,7 @@
 """A model server of a few lines: what it answers is the test's own bytes, on a port of the system's choice."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -45,7 +46,7 @@ Answer = Callable[[Exchange], Awaitable[None]]
 
 
 @asynccontextmanager
-async def serving(answer: Answer) -> AsyncGenerator[Served]:
+async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncGenerator[Served]:
     """The server while the context is open; connections it still holds are closed with it."""
     tasks: set[asyncio.Task[None]] = set()
 
@@ -66,7 +67,7 @@ async def serving(answer: Answer) -> AsyncGenerator[Served]:
         finally:
             writer.close()
 
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
     served = Served(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
     try:
         yield served
