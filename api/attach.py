@@ -1,0 +1,86 @@
+"""How a created response is answered: a stream, JSON once it has ended, or at once in the background.
+
+All three are readers of one event log; the run is the same. The log is read while Temporal is asked to start the run,
+so that its first events are not waited for twice.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from fastapi.responses import Response
+
+from api import sse, views
+from api.errors import RESPONSE_ID_HEADER, Json, ResponseFailed
+from api.services import Services
+from api.sse import EventStream, Tail
+from outlast.protocol import json
+from outlast.protocol.json import JsonObject
+from outlast.store.base import ResponseRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A response whose row is written. `launch` starts or wakes its run; it raises what the client is answered."""
+
+    record: ResponseRecord
+    stream: bool
+    launch: Callable[[], Awaitable[None]]
+
+
+async def answer(turn: Turn, ports: Services) -> Response:
+    """Launch the run and attach the client to it."""
+    record = turn.record
+    headers = {RESPONSE_ID_HEADER: record.id}
+    if record.background and not turn.stream:
+        await turn.launch()
+        return Json(views.response_json(record, ()), headers=headers)
+    # JSON needs the terminal event only; a stream shows the opening events that are already written.
+    after = -1 if turn.stream else record.next_sequence - 1
+    tail = Tail(ports.store.follow(record.tenant, record.id, after))
+    try:
+        tail.reach()
+        await turn.launch()
+        if turn.stream:
+            return await _stream(tail, record, ports, headers)
+        result = await _result(tail, record, ports)
+    except BaseException:
+        await tail.aclose()
+        raise
+    await tail.aclose()
+    await _forget(ports, record)
+    return Json(result, headers=headers)
+
+
+async def _stream(tail: Tail, record: ResponseRecord, ports: Services, headers: dict[str, str]) -> Response:
+    held = await sse.hold(tail)
+    if sse.refused(held):
+        await _raise_if_untouched(ports, record)
+
+    async def ended() -> None:
+        await _forget(ports, record)
+
+    return EventStream(tail, held, ended=ended, headers=headers)
+
+
+async def _result(tail: Tail, record: ResponseRecord, ports: Services) -> JsonObject:
+    """The terminal object. Raises: ResponseFailed when nothing was committed before the failure."""
+    ended = None
+    while ended is None:
+        frames = await tail.take()
+        ended = frames.data[-1] if frames is not None and frames.ended else None
+    response: JsonObject = json.loads(ended[2])["response"]
+    if response["status"] == "failed" and not response["output"]:
+        await _raise_if_untouched(ports, record)
+    return response
+
+
+async def _raise_if_untouched(ports: Services, record: ResponseRecord) -> None:
+    failed = await ports.store.get(record.tenant, record.id)
+    if failed is not None and failed.error is not None and failed.next_index == 0:
+        await _forget(ports, record)
+        raise ResponseFailed(record.id, failed.error)
+
+
+async def _forget(ports: Services, record: ResponseRecord) -> None:
+    if not record.store:
+        await ports.store.purge(record.tenant, record.id)

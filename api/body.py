@@ -1,0 +1,39 @@
+"""Request bodies: read as they come, refused at the limit, decoded once."""
+
+from fastapi import Request
+
+from outlast.protocol import json
+from outlast.protocol.errors import InvalidRequest, PayloadTooLarge
+from outlast.protocol.json import JsonObject
+
+SMALL_BODY_BYTES = 64 * 1024
+
+
+async def read(request: Request, limit: int) -> bytes:
+    """The raw body. Raises: PayloadTooLarge before more than `limit` bytes are held."""
+    announced = request.headers.get("content-length", "")
+    if announced.isdigit() and int(announced) > limit:
+        raise _too_large(limit)
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
+            raise _too_large(limit)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def decode_object(raw: bytes) -> JsonObject:
+    """The JSON object of a body. Raises: InvalidRequest saying where it stops being JSON."""
+    try:
+        value = json.loads(raw)
+    except ValueError as error:
+        raise InvalidRequest(f"The body is not valid JSON: {error}.", code="invalid_json") from error
+    if not isinstance(value, dict):
+        raise InvalidRequest("The body must be a JSON object.", code="invalid_json")
+    return value
+
+
+def _too_large(limit: int) -> PayloadTooLarge:
+    return PayloadTooLarge(f"The body is larger than {limit} bytes (limits.max_body_bytes).")

@@ -1,0 +1,172 @@
+"""`POST /v1/responses` up to the first byte: everything that can be refused is refused before one store transaction.
+
+Order, and why: the body, then the names in it (model, previous response, references), then decisions, then the whole
+history as a model would get it, then whether anybody would run it. Only then is something written, all of it or
+nothing; the run is started afterwards, and a start that is lost is found by the sweeper.
+"""
+
+import dataclasses
+import logging
+from collections.abc import Sequence
+
+from api import continuation, history, views
+from api.attach import Turn
+from api.continuation import Plan
+from api.deps import Principal
+from api.liveness import Liveness
+from api.services import Services
+from outlast.contracts import RunInput
+from outlast.loop import decide
+from outlast.loop.state import ApprovalMode, Batch, Budgets, RunState
+from outlast.protocol import events, ids, requests, responses
+from outlast.protocol.errors import Unavailable
+from outlast.protocol.events import WireEvent
+from outlast.protocol.json import JsonObject
+from outlast.protocol.requests import CreateResponse
+from outlast.protocol.tools import McpTool
+from outlast.store.base import Created, Ending, NewResponse, ResponseRecord
+
+_log = logging.getLogger(__name__)
+
+
+async def create(raw: bytes, caller: Principal, ports: Services, alive: Liveness) -> Turn:
+    """Check, write, and say how to launch. Raises: any InvalidRequest, NotFound, Forbidden, Unavailable."""
+    caller.require("caller")
+    request = requests.parse_create(raw, ports.limits)
+    ports.catalog.resolve(request.model)
+    previous = await history.previous(request, caller, ports.store)
+    chain = await ports.store.chain(caller.tenant, previous.id) if previous is not None else ()
+    request = await history.with_references(request, chain, caller, ports.store)
+    plan = await continuation.plan(request, previous, caller, ports.store, ports.clock())
+    await history.check(request, chain, caller, ports.store, ports.catalog.capabilities(request.model))
+    if not request.background:
+        await alive.require()
+    new, state = _new_response(request, plan, caller, ports)
+    created = await ports.store.create(new)
+
+    async def launch() -> None:
+        await _launch(ports, created, state)
+
+    return Turn(created.record, bool(request.stream), launch)
+
+
+# -- the transaction ---------------------------------------------------------------------------------------------------
+
+
+def _new_response(
+    request: CreateResponse, plan: Plan, caller: Principal, ports: Services
+) -> tuple[NewResponse, RunState]:
+    now = ports.clock()
+    response_id = ids.mint(ids.Prefix.RESPONSE)
+    state = _first_state(request, response_id, plan, ports, now)
+    background = bool(request.background)
+    credentials, secrets = _sealed(request)
+    record = ResponseRecord(
+        tenant=caller.tenant,
+        id=response_id,
+        workflow_id=response_id,
+        status="queued" if background else "in_progress",
+        model=request.model,
+        request=requests.echo(request),
+        run_state=dataclasses.asdict(state),
+        created_at=int(now),
+        background=background,
+        store=request.stored,
+        mode=state.mode.value,
+        previous_response_id=request.previous_response_id,
+        credentials=credentials,
+        owner=caller.key_id,
+    )
+    new = NewResponse(
+        record=record,
+        inputs=requests.canonical_inputs(request, ids.mint_item),
+        events=[*_opening(record), *plan.events],
+        hidden_inputs=plan.hidden_inputs,
+        calls=plan.calls(response_id, credentials),
+        decisions=plan.decisions,
+        takes=plan.takes,
+        relist=plan.relist,
+        claim=plan.claim,
+        secrets=secrets,
+    )
+    return new, state
+
+
+def _first_state(request: CreateResponse, response_id: str, plan: Plan, ports: Services, now: float) -> RunState:
+    budget, limits = request.budget, ports.limits
+    budgets = Budgets(
+        max_rounds=budget.max_rounds or limits.max_rounds,
+        max_tool_calls=request.max_tool_calls or limits.max_tool_calls,
+        max_total_tokens=budget.max_total_tokens,
+        deadline=None if budget.max_seconds is None else now + budget.max_seconds,
+        parallel=1 if request.parallel_tool_calls is False else ports.parallel_tool_calls,
+    )
+    state = RunState(
+        response_id=response_id,
+        mode=_mode(request, ports),
+        budgets=budgets,
+        tool_calls=len(plan.run),
+        batch=Batch(round=0, run=plan.run, ask=plan.ask),
+        now=now,
+        approval_deadline=ports.approvals.deadline_seconds,
+    )
+    return decide.initial(state)
+
+
+def _mode(request: CreateResponse, ports: Services) -> ApprovalMode:
+    asked = request.outlast.approval_mode if request.outlast is not None else None
+    if asked is not None:
+        return ApprovalMode(asked)
+    # A configured `wait` needs somebody who can wait: plain JSON falls back.
+    return ports.approvals.mode if request.background or request.stream else ApprovalMode.RESPOND
+
+
+def _sealed(request: CreateResponse) -> tuple[dict[str, str], dict[str, JsonObject]]:
+    """(server label -> secret id, secret id -> headers) of what the request brings."""
+    credentials: dict[str, str] = {}
+    secrets: dict[str, JsonObject] = {}
+    for tool in request.tools:
+        if isinstance(tool, McpTool) and (headers := tool.secrets()):
+            secret_id = ids.mint(ids.Prefix.SECRET)
+            credentials[tool.server_label] = secret_id
+            secrets[secret_id] = dict(headers)
+    return credentials, secrets
+
+
+def _opening(record: ResponseRecord) -> Sequence[WireEvent]:
+    """`created` and what follows it; in the background `in_progress` is for the first step to say."""
+    second = events.QUEUED if record.background else events.IN_PROGRESS
+    response = views.response_json(record, ())
+    return [responses.lifecycle(kind, response) for kind in (events.CREATED, second)]
+
+
+# -- the run -----------------------------------------------------------------------------------------------------------
+
+
+async def _launch(ports: Services, created: Created, state: RunState) -> None:
+    """Wake the claimed run or start one. Raises: Unavailable for a foreground response, which is then ended."""
+    record = created.record
+    try:
+        if created.claimed and await ports.runs.resume(record.workflow_id, record.id):
+            return
+        if created.claimed and not await _take_over(ports, record):
+            return
+        await ports.runs.start(RunInput(record.tenant, state, record.model, ports.timeouts), record.id)
+    except Unavailable as error:
+        if record.background:
+            # Its row is queued: the sweeper starts it when Temporal is back.
+            _log.warning("could not start %s, left to the sweeper: %s", record.id, error.message)
+            return
+        await _give_up(ports, record, error)
+        raise
+
+
+async def _take_over(ports: Services, record: ResponseRecord) -> bool:
+    """The parked run is gone: the response gets a run of its own, unless the sweeper gave it one."""
+    return await ports.store.set_workflow(record.tenant, record.id, old=record.workflow_id, new=record.id)
+
+
+async def _give_up(ports: Services, record: ResponseRecord, error: Unavailable) -> None:
+    """End it, so that a start that did arrive finds nothing to do and the client may simply try again."""
+    ending = Ending("failed", error=responses.error_of(error))
+    await ports.store.end(record.tenant, record.id, ending, views.terminal)

@@ -1,0 +1,80 @@
+"""What a request continues: the response before it, the items it names, the history they make together."""
+
+from collections.abc import Sequence
+
+from api.deps import Principal
+from outlast.loop import validate
+from outlast.loop.prepare import Reads
+from outlast.protocol.errors import InvalidRequest, PreviousResponseNotFound
+from outlast.protocol.items import Item, parse_item
+from outlast.protocol.requests import CreateResponse
+from outlast.store.base import ResponseRecord, Store, StoredItem
+
+
+async def with_references(
+    request: CreateResponse, chain: Sequence[StoredItem], caller: Principal, store: Store
+) -> CreateResponse:
+    """The request with references replaced by what they name. Raises: NotFound naming an unknown id."""
+    wanted = validate.references(request.input)
+    if not wanted:
+        return request
+    found = await store.find_items(caller.tenant, wanted)
+    present = {str(stored.item.get("id")) for stored in chain}
+    return request.model_copy(update={"input": validate.resolve(request.input, found, present=present)})
+
+
+async def check(
+    request: CreateResponse, chain: Sequence[StoredItem], caller: Principal, store: Store, reads: Reads
+) -> None:
+    """Everything a model would be shown, stored and sent, checked as one. Raises: InvalidRequest."""
+    history = [parse_item(stored.item) for stored in chain if stored.done]
+    interrupted = await _interrupted(chain, request.input, caller, store)
+    validate.validate(history, request.input, upstream=reads, interrupted=interrupted)
+
+
+async def _interrupted(
+    chain: Sequence[StoredItem], inputs: Sequence[Item], caller: Principal, store: Store
+) -> set[str]:
+    """Calls nobody has to answer: those of responses that did not complete."""
+    answered = {getattr(item, "call_id", None) for item in inputs}
+    answered |= {stored.item.get("call_id") for stored in chain if str(stored.item.get("type")).endswith("_output")}
+    open_calls: dict[str, set[str]] = {}
+    for stored in chain:
+        call_id = stored.item.get("call_id")
+        if stored.side == "output" and call_id is not None and call_id not in answered:
+            open_calls.setdefault(stored.response_id, set()).add(call_id)
+    found: set[str] = set()
+    for response_id, call_ids in open_calls.items():
+        record = await store.get(caller.tenant, response_id)
+        if record is not None and record.status != "completed":
+            found |= call_ids
+    return found
+
+
+async def previous(request: CreateResponse, caller: Principal, store: Store) -> ResponseRecord | None:
+    """The response a request continues, None for a new chain. Raises: PreviousResponseNotFound; InvalidRequest for one
+    that has not ended, naming what it waits for."""
+    previous_id = request.previous_response_id
+    if previous_id is None:
+        return None
+    found = await store.get(caller.tenant, previous_id)
+    if found is None or not found.store:
+        raise PreviousResponseNotFound(
+            f"Previous response with id '{previous_id}' not found.", param="previous_response_id"
+        )
+    if found.ended:
+        return found
+    asks = await store.approvals(caller.tenant, status="pending", response_id=previous_id)
+    if asks:
+        names = ", ".join(ask.id for ask in asks)
+        raise InvalidRequest(
+            f"Response '{previous_id}' waits for a decision on {names}: decide with POST /v1/approvals/{asks[0].id}, "
+            "the same response then goes on.",
+            param="previous_response_id",
+            code="response_in_progress",
+        )
+    raise InvalidRequest(
+        f"Response '{previous_id}' is still {found.status}: continue from it once it has ended.",
+        param="previous_response_id",
+        code="response_in_progress",
+    )

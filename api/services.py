@@ -1,0 +1,52 @@
+"""The ports the HTTP side is composed of. `outlast.cli` builds them and closes them; nothing here owns one."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from api.runs import RunsPort
+from outlast.contracts import Timeouts
+from outlast.loop.prepare import Reads
+from outlast.loop.state import ApprovalMode
+from outlast.protocol.requests import RequestLimits
+from outlast.store.base import Store
+
+
+class Catalog(Protocol):
+    """Which models there are and what they can read."""
+
+    def resolve(self, model: str) -> object:
+        """Raises: NotFound, code model_not_found, param model, when nobody serves that name."""
+        ...
+
+    def capabilities(self, model: str) -> Reads:
+        """What the server behind that name can read."""
+        ...
+
+    async def names(self) -> Sequence[str]:
+        """Names a client may use: the upstreams' own lists plus `demo`; the configured ones if an upstream is away."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalDefaults:
+    """How a run asks when the request does not say. `deadline_seconds`: from the ask on; None: for ever."""
+
+    mode: ApprovalMode = ApprovalMode.RESPOND
+    deadline_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """All of them. `clock`: unix seconds; `ui_url`: of Temporal's UI, None when there is none to point at."""
+
+    store: Store
+    runs: RunsPort
+    catalog: Catalog
+    limits: RequestLimits
+    approvals: ApprovalDefaults
+    timeouts: Timeouts
+    clock: Callable[[], float]
+    # Gateway calls of one run at the same time.
+    parallel_tool_calls: int = 8
+    ui_url: str | None = None

@@ -1,0 +1,45 @@
+"""Rows as clients see them."""
+
+from collections.abc import Sequence
+
+from outlast.protocol.events import WireEvent
+from outlast.protocol.json import JsonObject
+from outlast.protocol.responses import build_response, terminal_event
+from outlast.store.base import Approval, ResponseRecord
+
+_WAITS_FOR_CALLER = "runs when the caller continues"
+
+
+def response_json(record: ResponseRecord, output: Sequence[JsonObject], asks: Sequence[Approval] = ()) -> JsonObject:
+    """The Response object. `asks`: those a waiting response is held up by; they are no output items."""
+    return build_response(record.facts, output, pending_approvals=[approval_json(ask) for ask in asks])
+
+
+def terminal(record: ResponseRecord, output: Sequence[JsonObject]) -> WireEvent:
+    """The terminal event of a response that ends here and not in a step."""
+    return terminal_event(record.facts, output)
+
+
+def approval_json(approval: Approval) -> JsonObject:
+    """An ask. `arguments`: the effective ones, whole, as the text they run with; times are unix seconds."""
+    body: JsonObject = {
+        "id": approval.id,
+        "object": "approval",
+        "response_id": approval.listed_by,
+        "status": approval.status,
+        "mode": approval.mode,
+        "server_label": approval.server_label,
+        "name": approval.name,
+        "arguments": approval.arguments,
+        "created_at": approval.created_at,
+        "deadline": approval.deadline,
+        "decided_by": approval.decided_by,
+        "decided_how": approval.decided_how,
+        "decided_at": approval.decided_at,
+        "reason": approval.reason,
+        "taken_by": approval.taken_by,
+    }
+    decided = approval.status in ("approved", "denied")
+    if decided and approval.mode == "respond" and approval.taken_by is None:
+        body["note"] = _WAITS_FOR_CALLER
+    return body
