@@ -127,9 +127,9 @@ async def test_requests_at_once_have_connections_of_their_own() -> None:
 
 async def test_a_read_joins_all_chunks_that_have_arrived() -> None:
     """HTTP chunk borders mean nothing."""
-    async with client(raw(SSE_HEAD + b"1\r\na\r\n1\r\nb\r\n1\r\nc\r\n0\r\n\r\n")) as (http_client, _):
-        async with http_client.stream("GET", "/x") as response:
-            assert [data async for data in response.aiter_bytes()] == [b"abc"]
+    answer = raw(SSE_HEAD + b"1\r\na\r\n1\r\nb\r\n1\r\nc\r\n0\r\n\r\n")
+    async with client(answer) as (http_client, _), http_client.stream("GET", "/x") as response:
+        assert [data async for data in response.aiter_bytes()] == [b"abc"]
 
 
 async def test_a_slow_reader_stops_the_server() -> None:
