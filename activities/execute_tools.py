@@ -1,0 +1,155 @@
+"""`ExecuteTools`: one gateway call, at most once unless it is safe.
+
+What an attempt finds decides what it does:
+
+    step committed            the recorded end is returned, nothing runs
+    no started marker         the marker is committed, then the call is dispatched
+    marker, safe tool         dispatched again with the same idempotency key
+    marker, unsafe tool       not dispatched: the call ends failed, `outcome_unknown`, and the model is told
+
+The marker is durable before the request leaves, so no crash can hide a dispatch. A tool's error or deadline is an
+outcome of the call, never an exception of the activity.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import assert_never
+
+from temporalio import activity
+
+from activities import base
+from activities.base import Deps
+from outlast import contracts, failpoints
+from outlast.contracts import ToolDone, ToolInput
+from outlast.mcp.base import NotDispatched, ServerRef, ToolFailed, ToolOk, ToolOutcome, ToolUnknown
+from outlast.protocol import building, json
+from outlast.protocol.errors import ResponseEnded, StaleFence
+from outlast.store.base import Begun, CallRow, Commit, Committed, Gone
+
+# A connection that failed before dispatch: nothing ran, so trying again is free of risk.
+_CONNECT_DELAYS = (0.2, 1.0)
+
+_UNKNOWN = (
+    "outcome_unknown: the call was dispatched and its result was lost ({reason}). "
+    "It may or may not have happened. Do not repeat it before checking."
+)
+
+_WORKER_LOST = "the worker that ran it was lost"
+
+Run = Callable[[Begun, CallRow, ToolInput], Awaitable[ToolOutcome]]
+
+
+def _execution_error(text: str) -> ToolFailed:
+    return ToolFailed(error=building.tool_error(text), text=text)
+
+
+def _unknown(reason: str) -> ToolFailed:
+    return _execution_error(_UNKNOWN.format(reason=reason))
+
+
+class ExecuteToolsActivity:
+    """The activity and its ports."""
+
+    def __init__(self, deps: Deps) -> None:
+        self._deps = deps
+        self._store = deps.store
+
+    @activity.defn(name=contracts.EXECUTE_TOOLS)
+    async def execute_tools(self, request: ToolInput) -> ToolDone:
+        """Run one call and record its end."""
+        async with base.beating():
+            return await self._settle(request, self._run)
+
+    @activity.defn(name=contracts.FAIL_CALL)
+    async def fail_call(self, request: ToolInput) -> ToolDone:
+        """Every attempt was lost: record the call as failed, so that the run goes on."""
+        return await self._settle(request, self._lost)
+
+    async def _settle(self, request: ToolInput, run: Run) -> ToolDone:
+        begun = await self._store.begin(
+            request.tenant,
+            request.response_id,
+            f"tool:{request.round}.{request.ordinal}",
+            workflow_id=base.workflow_id(),
+            calls=request.round,
+        )
+        match begun:
+            case Gone():
+                return self._done(gone=True)
+            case Committed(outcome):
+                return base.decode(ToolDone, outcome)
+            case Begun():
+                row = next(call for call in begun.calls if call.ordinal == request.ordinal)
+            case _:
+                assert_never(begun)
+        try:
+            return await self._record(begun, row, await run(begun, row, request))
+        except (StaleFence, ResponseEnded):
+            # A newer attempt owns the call, or the response ended: whatever came back is dropped.
+            return self._done(gone=True)
+
+    async def _lost(self, begun: Begun, row: CallRow, request: ToolInput) -> ToolOutcome:
+        return _unknown(_WORKER_LOST) if row.started and not row.safe else _execution_error(_WORKER_LOST)
+
+    async def _run(self, begun: Begun, row: CallRow, request: ToolInput) -> ToolOutcome:
+        if row.started and not row.safe:
+            return _unknown(_WORKER_LOST)
+        if not row.started:
+            await self._store.append(begun.handle, [], Commit(started=[(row.round, row.ordinal)]))
+        failpoints.hit(failpoints.AFTER_MARKER)
+        outcome = await self._dispatch(row, request)
+        failpoints.hit(failpoints.AFTER_TOOL_BEFORE_COMMIT)
+        return outcome
+
+    async def _dispatch(self, row: CallRow, request: ToolInput) -> ToolOutcome:
+        label, url = row.server_label or "", row.server_url or ""
+        headers = await base.server_headers(self._deps, request.tenant, url, row.secret_id)
+        if headers is None:
+            return _execution_error("the credentials of this MCP server have expired: send them again and repeat")
+        server = ServerRef(label=label, url=url, headers=headers)
+        timeout = min(row.timeout or request.timeouts.tool, request.timeouts.tool)
+        for delay in (*_CONNECT_DELAYS, None):
+            try:
+                outcome = await self._deps.mcp.call(
+                    server,
+                    row.name,
+                    json.loads(row.arguments or "{}"),
+                    idempotency_key=row.idempotency_key,
+                    timeout=timeout,
+                )
+            except NotDispatched as error:
+                if delay is None:
+                    return _execution_error(f"the MCP server could not be reached: {error}")
+                await asyncio.sleep(delay)
+                continue
+            if isinstance(outcome, ToolUnknown):
+                return _execution_error(outcome.reason) if row.safe else _unknown(outcome.reason)
+            return outcome
+        raise AssertionError("the last try returns")
+
+    async def _record(self, begun: Begun, row: CallRow, outcome: ToolOutcome) -> ToolDone:
+        item = building.mcp_call_item(
+            item_id=row.item_id,
+            label=row.server_label or "",
+            name=row.name,
+            arguments=row.arguments,
+            approval_request_id=row.approval_id,
+        )
+        match outcome:
+            case ToolOk(text, images):
+                note = "".join(f"\n[image: {image.mime_type}]" for image in images)
+                events = building.finish_mcp_call(item, output=text + note)
+            case ToolFailed(error, _):
+                events = building.finish_mcp_call(item, error=error)
+            case ToolUnknown(reason):
+                events = building.finish_mcp_call(item, error=_unknown(reason).error)
+            case _:
+                assert_never(outcome)
+        done = self._done()
+        commit = Commit(done=[(row.round, row.ordinal)], outcome=base.encode(done))
+        await self._store.append(begun.handle, events, commit)
+        failpoints.hit(failpoints.AFTER_COMMIT_BEFORE_ACK)
+        return done
+
+    def _done(self, *, gone: bool = False) -> ToolDone:
+        return ToolDone(at=self._deps.clock(), gone=gone)

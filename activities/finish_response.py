@@ -1,0 +1,129 @@
+"""Local activities: one conditional update or read each. They settle what signals only announce."""
+
+from temporalio import activity
+
+from activities import base
+from activities.base import Deps
+from outlast import contracts
+from outlast.contracts import DecideInput, FinishInput, GateInput, GateView, ParkInput, Resumed, Verdict
+from outlast.loop.state import Ended, FinishOutcome, RunState, Status
+from outlast.protocol import building
+from outlast.protocol.errors import ApprovalAlreadyDecided, NotFound
+from outlast.protocol.events import WireEvent
+from outlast.protocol.json import JsonObject
+from outlast.store.base import Approval, Commit, Committed, DecisionRequest, Gone
+
+
+class LocalActivities:
+    """The small ones of a run."""
+
+    def __init__(self, deps: Deps) -> None:
+        self._deps = deps
+        self._store = deps.store
+
+    @activity.defn(name=contracts.FINISH_RESPONSE)
+    async def finish_response(self, request: FinishInput) -> FinishOutcome:
+        """End a response without a model round: failure, budget, cancellation, hand-back after a tool batch."""
+        state = request.state
+        ended = state.ended or Ended(Status.COMPLETED)
+        row = base.ending(ended, state.usage, self._deps.clock())
+        record, _ = await self._store.end(request.tenant, state.response_id, row, base.terminal)
+        return FinishOutcome(base.ended_as(record))
+
+    @activity.defn(name=contracts.DECIDE_APPROVAL)
+    async def decide_approval(self, request: DecideInput) -> Verdict:
+        """A decision from Temporal's UI or CLI; whoever was first is answered to everybody."""
+        decision = request.decision
+        wish = DecisionRequest(
+            approval_id=decision.approval_id,
+            approve=decision.approve,
+            who="temporal",
+            how=request.how,
+            at=int(self._deps.clock()),
+        )
+        won = False
+        try:
+            decided = await self._store.decide(request.tenant, wish)
+            approval, won = decided.approval, decided.won
+        except (ApprovalAlreadyDecided, NotFound):
+            found = await self._store.approval(request.tenant, decision.approval_id)
+            if found is None:
+                return Verdict(decision.approval_id)
+            approval = found
+        return Verdict(approval.id, approval.status, approval.decided_how, won)
+
+    @activity.defn(name=contracts.READ_GATE)
+    async def read_gate(self, request: GateInput) -> GateView:
+        """Where the asks of a round stand; when all are decided, the approved calls are announced in the model's order
+        and the denied ones noted for the model, in one step."""
+        now = self._deps.clock()
+        begun = await self._store.begin(
+            request.tenant, request.response_id, f"gate:{request.round}", workflow_id=base.workflow_id()
+        )
+        match begun:
+            case Committed(outcome):
+                return base.decode(GateView, outcome)
+            case Gone():
+                return GateView(gone=True, at=now)
+        asks = [a for a in await self._asks(request) if a.round == request.round]
+        pending = [a for a in asks if a.status == "pending"]
+        if pending:
+            deadlines = [a.deadline for a in pending if a.deadline is not None]
+            wait = max(0.0, min(deadlines) - now) if deadlines else None
+            return GateView(pending=len(pending), deadline_in=wait, at=now)
+        approved = [a for a in asks if a.status == "approved"]
+        view = GateView(
+            approved=tuple(a.ordinal for a in approved), failed=any(a.status == "expired" for a in asks), at=now
+        )
+        hidden = [item for a in asks if a.status == "denied" for item in _denied(a)]
+        events = [] if view.failed else [event for a in approved for event in _announced(a)]
+        await self._store.append(begun.handle, events, Commit(hidden=hidden, outcome=base.encode(view)))
+        return view
+
+    @activity.defn(name=contracts.EXPIRE_ASKS)
+    async def expire_asks(self, request: GateInput) -> GateView:
+        """Expire what is overdue; the same conditional update a decision is."""
+        now = self._deps.clock()
+        await self._store.expire(request.tenant, request.response_id, now)
+        return GateView(at=now)
+
+    @activity.defn(name=contracts.LEAVE_PARK)
+    async def leave_park(self, request: ParkInput) -> Resumed:
+        """Which response takes the parked run. A wake-up nobody's row confirms leaves the run parked."""
+        if request.resumed_by is not None:
+            return await self._taken_by(request.tenant, request.resumed_by)
+        claimed = await self._store.leave_park(request.tenant, base.workflow_id(), request.response_id)
+        if claimed is None:
+            return Resumed(closed=True)
+        return await self._taken_by(request.tenant, claimed)
+
+    async def _taken_by(self, tenant: str, response_id: str) -> Resumed:
+        record = await self._store.get(tenant, response_id)
+        if record is None or record.ended or record.workflow_id != base.workflow_id():
+            return Resumed()
+        return Resumed(state=base.decode(RunState, record.run_state), model=record.model)
+
+    async def _asks(self, request: GateInput) -> list[Approval]:
+        return list(await self._store.approvals(request.tenant, response_id=request.response_id))
+
+
+def _announced(approval: Approval) -> list[WireEvent]:
+    item = building.mcp_call_item(
+        item_id=approval.item_id,
+        label=approval.server_label,
+        name=approval.name,
+        arguments=approval.arguments,
+        approval_request_id=approval.id,
+    )
+    return building.announce_mcp_call(item)
+
+
+def _denied(approval: Approval) -> list[JsonObject]:
+    """The pair of control items a denied ask of wait mode becomes in the chain; preparation tells the model."""
+    request = building.approval_request_item(approval.id, approval.server_label, approval.name, approval.arguments)
+    response: JsonObject = {
+        "type": "mcp_approval_response",
+        "approval_request_id": approval.id,
+        "approve": False,
+    }
+    return [request, {**response, "reason": approval.reason} if approval.reason else response]

@@ -1,0 +1,129 @@
+"""Translate between the record, the loop and an upstream's round: pure functions of `CallLlm`."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from outlast.loop import bindings as binding
+from outlast.loop.assembler import Fed, RoundEnd
+from outlast.loop.bindings import Bindings
+from outlast.loop.calls import NewCall
+from outlast.loop.choice import model_choice
+from outlast.loop.prepare import Prepared, prepare
+from outlast.loop.state import CallLlm, LlmOutcome
+from outlast.protocol.items import PreparedItem, parse_item
+from outlast.protocol.requests import PASSED_ON
+from outlast.protocol.usage import Usage
+from outlast.store.base import CallRow, ResponseRecord, StoredItem
+from outlast.upstream.base import Capabilities, ModelTool, Round
+
+# Names of a batch that travel in the state for people; more would not fit into it.
+_NAMED_CALLS = 32
+_NAME_LENGTH = 80
+_OURS = ("run", "ask")
+
+
+class _Attempt(Protocol):
+    """The attempt whose rows are made."""
+
+    @property
+    def record(self) -> ResponseRecord: ...
+
+    @property
+    def step(self) -> CallLlm: ...
+
+
+def prepared(chain: Sequence[StoredItem], capabilities: Capabilities) -> Prepared:
+    """The transcript of a stored chain; items still open are not in it yet."""
+    return prepare([parse_item(stored.item) for stored in chain if stored.done], upstream=capabilities)
+
+
+def build(
+    record: ResponseRecord,
+    step: CallLlm,
+    model: str,
+    transcript: Sequence[PreparedItem],
+    bound: Bindings,
+    capabilities: Capabilities,
+) -> Round:
+    """The round as a dialect gets it; what the client did not give is not sent."""
+    request = record.request
+    functions = binding.model_tools(bound, request.get("tools") or [])
+    return Round(
+        model=model,
+        transcript=transcript,
+        instructions=request.get("instructions"),
+        tools=[ModelTool(each.name, each.description, each.parameters, each.strict) for each in functions],
+        tool_choice=model_choice(request.get("tool_choice"), step.tool_choice, bound) if functions else None,
+        parallel_tool_calls=request.get("parallel_tool_calls") if functions else None,
+        max_output_tokens=request.get("max_output_tokens"),
+        temperature=request.get("temperature"),
+        top_p=request.get("top_p"),
+        top_logprobs=request.get("top_logprobs"),
+        reasoning=request.get("reasoning"),
+        text=request.get("text"),
+        include=request.get("include") or (),
+        extra={key: request[key] for key in PASSED_ON if key in request},
+    )
+
+
+def rows(attempt: _Attempt, brought: Fed | RoundEnd) -> list[CallRow]:
+    """The rows of the calls a batch or a round's end brought."""
+    return [_row(attempt.record.id, attempt.step.round, call) for call in brought.calls]
+
+
+def _row(response_id: str, number: int, call: NewCall) -> CallRow:
+    bound = call.binding
+    return CallRow(
+        response_id=response_id,
+        round=number,
+        ordinal=call.ordinal,
+        item_id=call.item_id,
+        action=call.action,
+        call_id=call.call_id,
+        name=call.name,
+        arguments=call.arguments,
+        server_label=call.label,
+        server_url=bound.server_url if bound else None,
+        secret_id=bound.secret_id if bound else None,
+        safe=bound.safe if bound else False,
+        timeout=bound.timeout if bound else None,
+    )
+
+
+def outcome(end: RoundEnd, at: float, bound: Bindings | None) -> LlmOutcome:
+    """What the loop is told of a round."""
+    names = end.names if len(end.names) <= _NAMED_CALLS else ()
+    return LlmOutcome(
+        usage=end.usage,
+        run=end.run,
+        ask=end.ask,
+        client=end.client,
+        refused=end.refused,
+        over_cap=end.over_cap,
+        produced=end.produced,
+        incomplete=end.incomplete,
+        bindings=bound.id if bound else None,
+        names=tuple((ordinal, name[:_NAME_LENGTH]) for ordinal, name in names),
+        at=at,
+    )
+
+
+def end_of(calls: Sequence[CallRow]) -> RoundEnd:
+    """The end of a round whose attempt was lost after these calls were shown: the round is what it showed."""
+
+    def ordinals(action: str) -> tuple[int, ...]:
+        return tuple(call.ordinal for call in calls if call.action == action)
+
+    return RoundEnd(
+        events=[],
+        calls=[],
+        usage=Usage(),
+        run=ordinals("run"),
+        ask=ordinals("ask"),
+        client=bool(ordinals("client")),
+        refused=len(ordinals("refused")),
+        over_cap=False,
+        incomplete=None,
+        produced=False,
+        names=tuple((call.ordinal, f"{call.server_label}.{call.name}") for call in calls if call.action in _OURS),
+    )

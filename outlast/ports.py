@@ -1,0 +1,67 @@
+"""The ports a process is composed of, built from settings and closed in reverse."""
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import make_url
+from temporalio.client import Client
+
+from outlast.catalog import Catalog
+from outlast.contracts import Timeouts
+from outlast.mcp.client import McpClients
+from outlast.protocol.errors import ConfigurationError
+from outlast.runs import Runs
+from outlast.settings import Settings
+from outlast.store.sqlite import SqliteStore, open_store
+from outlast.temporal import connect, ensure_search_attributes
+
+KEY_FILE = "secrets.key"
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Everything that is opened once a process."""
+
+    settings: Settings
+    client: Client
+    store: SqliteStore
+    catalog: Catalog
+    mcp: McpClients
+    runs: Runs
+
+
+async def open_ports(stack: AsyncExitStack, settings: Settings, *, temporal: str, demo_url: str | None) -> Ports:
+    """Open them all. `temporal`: address. Raises: ConfigurationError, Unavailable."""
+    client = await connect(temporal, settings.temporal.namespace)
+    await ensure_search_attributes(client)
+    store = await open_store(_database(settings), settings.data_dir / KEY_FILE)
+    stack.push_async_callback(store.aclose)
+    catalog = Catalog(settings, demo_url)
+    stack.push_async_callback(catalog.aclose)
+    mcp = McpClients()
+    stack.push_async_callback(mcp.aclose)
+    return Ports(settings, client, store, catalog, mcp, Runs(client, settings.temporal.task_queue))
+
+
+def timeouts(settings: Settings) -> Timeouts:
+    """The time-outs that travel in a run's start input."""
+    limits = settings.limits
+    return Timeouts(
+        llm=limits.round_seconds + 60,
+        llm_own=limits.round_seconds,
+        llm_first_event=limits.first_token_seconds,
+        llm_idle=limits.idle_seconds,
+        tool=limits.tool_timeout_seconds,
+        park=limits.park_seconds,
+    )
+
+
+def _database(settings: Settings) -> Path:
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    url = make_url(settings.store_url)
+    if url.get_backend_name() != "sqlite" or not url.database:
+        raise ConfigurationError(
+            f"[store] url = {settings.store_url!r}: this version stores in SQLite, e.g. sqlite+aiosqlite:////data/outlast.db"
+        )
+    return Path(url.database)

@@ -1,0 +1,355 @@
+"""`ResponseWorkflow`: performs the steps the pure loop decides, and waits for people.
+
+Rules:
+
+1. It decides nothing: `next_step` says what to do, `absorb` takes what came of it; who ends a response, who decides an
+   ask, who takes a parked run is settled by one row update in an activity, never here.
+2. Only ids, numbers and short codes pass through; content stays in the store.
+3. Handlers wake, they never raise and never carry state: whatever they say is read from the row.
+4. Only `FailureError` and cancellation are caught. Another exception is a bug: the task suspends, is alerted on and
+   goes on after the roll-back; making it a failed response would fail every parked run in one bad deploy.
+"""
+
+import asyncio
+import contextlib
+from dataclasses import replace
+from datetime import timedelta
+from typing import TypeVar, assert_never
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError, is_cancelled_exception
+
+with workflow.unsafe.imports_passed_through():
+    from outlast import contracts
+    from outlast.contracts import (
+        AskInput,
+        CallLlmInput,
+        DecideInput,
+        Decision,
+        FinishInput,
+        GateInput,
+        GateView,
+        Mark,
+        ParkInput,
+        Resumed,
+        RunInput,
+        ToolDone,
+        ToolInput,
+        Verdict,
+    )
+    from outlast.loop.decide import absorb, next_step
+    from outlast.loop.state import (
+        MAX_STATE_BYTES,
+        AskOutcome,
+        CallLlm,
+        Ended,
+        ExecuteTools,
+        Finish,
+        FinishOutcome,
+        GateOutcome,
+        InterruptForApproval,
+        LlmOutcome,
+        Outcome,
+        Phase,
+        RunState,
+        Status,
+        Step,
+        ToolsOutcome,
+    )
+    from outlast.protocol import json
+
+T = TypeVar("T")
+
+
+@workflow.defn(name=contracts.WORKFLOW)
+class ResponseWorkflow:
+    """One run: a response, and every continuation that resumes it while it is parked."""
+
+    @workflow.init
+    def __init__(self, run: RunInput) -> None:
+        self._run = run
+        self._model = run.model
+        self._state = run.state
+        self._served = [run.state.response_id]
+        self._gate_open = False
+        self._parked = False
+        # Counts wake-ups, so that one arriving between a read and the wait is not lost.
+        self._wakes = 0
+        self._resumes: list[str] = []
+        self._mark = Mark()
+
+    @workflow.run
+    async def run(self, run: RunInput) -> None:
+        """Serve the first response, then every continuation that takes the parked run."""
+        while True:
+            await self._respond()
+            if not self._parked:
+                break
+            resumed = await self._park()
+            if resumed.state is None:
+                break
+            self._take(resumed, resumed.state)
+        # A handler cut off here would leave its sender without an answer.
+        await workflow.wait_condition(workflow.all_handlers_finished)
+
+    # -- one response ----------------------------------------------------------------------------------------------
+
+    async def _respond(self) -> None:
+        try:
+            while self._state.phase is not Phase.ENDED:
+                self._state = absorb(self._state, await self._perform_next())
+        except (FailureError, asyncio.CancelledError) as error:
+            await self._end_after(error)
+            if is_cancelled_exception(error):
+                raise
+
+    async def _perform_next(self) -> Outcome:
+        if self._state.phase is Phase.WAITING:
+            return await self._wait_at_gate()
+        step = next_step(self._state)
+        self._show(step)
+        match step:
+            case CallLlm():
+                return await self._call_llm(step)
+            case ExecuteTools():
+                return await self._execute_tools(step)
+            case InterruptForApproval():
+                return await self._interrupt(step)
+            case Finish():
+                return await self._finish(step.ended)
+            case _:
+                assert_never(step)
+
+    async def _call_llm(self, step: CallLlm) -> LlmOutcome:
+        timeouts = self._run.timeouts
+        outcome: LlmOutcome = await workflow.execute_activity(
+            contracts.CALL_LLM,
+            self._guarded(CallLlmInput(self._run.tenant, self._state, timeouts)),
+            result_type=LlmOutcome,
+            start_to_close_timeout=timedelta(seconds=timeouts.llm),
+            heartbeat_timeout=timedelta(seconds=timeouts.heartbeat),
+            retry_policy=contracts.llm_retry(timeouts),
+            summary=f"{self._model} · round {step.round}"[:200],
+        )
+        return outcome
+
+    async def _execute_tools(self, step: ExecuteTools) -> ToolsOutcome:
+        # One activity per call: a crash repeats one call's decision, not the batch's.
+        slots = asyncio.Semaphore(step.parallel)
+
+        async def one(ordinal: int) -> ToolDone:
+            async with slots:
+                return await self._execute_tool(step.round, ordinal)
+
+        done = await asyncio.gather(*(one(ordinal) for ordinal in step.ordinals))
+        at = max(result.at for result in done)
+        if any(result.gone for result in done):
+            # The row says how it ended; this side only has to stop.
+            return ToolsOutcome(at, finished=Ended(Status.CANCELLED))
+        return ToolsOutcome(at)
+
+    async def _execute_tool(self, number: int, ordinal: int) -> ToolDone:
+        timeouts = self._run.timeouts
+        call = ToolInput(self._run.tenant, self._state.response_id, number, ordinal, timeouts)
+        try:
+            done: ToolDone = await workflow.execute_activity(
+                contracts.EXECUTE_TOOLS,
+                call,
+                result_type=ToolDone,
+                # The tool's own deadline is a row of the store, capped by the settings this input carries.
+                start_to_close_timeout=timedelta(seconds=timeouts.tool + timeouts.tool_margin),
+                heartbeat_timeout=timedelta(seconds=timeouts.heartbeat),
+                retry_policy=contracts.tool_retry(timeouts),
+                summary=self._state.batch.name(ordinal)[:200],
+            )
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            # Every attempt was lost: the call is recorded as failed and the run goes on.
+            done = await self._local(contracts.FAIL_CALL, call, ToolDone)
+        return done
+
+    async def _interrupt(self, step: InterruptForApproval) -> AskOutcome:
+        # Open before the asks are visible: a decision may arrive before this activity's answer does.
+        self._gate_open = True
+        may_park = (
+            len(self._served) < contracts.MAX_RESPONSES_PER_RUN and not workflow.info().is_continue_as_new_suggested()
+        )
+        outcome: AskOutcome = await workflow.execute_activity(
+            contracts.INTERRUPT_FOR_APPROVAL,
+            self._guarded(AskInput(self._run.tenant, self._state, may_park)),
+            result_type=AskOutcome,
+            start_to_close_timeout=timedelta(seconds=self._run.timeouts.ask),
+            retry_policy=contracts.STORE_RETRY,
+            summary=", ".join(self._state.batch.name(n) for n in step.ordinals)[:200],
+        )
+        self._parked = outcome.parked
+        if outcome.finished is None or outcome.parked:
+            self._publish_pending(len(step.ordinals))
+        return outcome
+
+    async def _finish(self, ended: Ended) -> FinishOutcome:
+        from_state = self._guarded(FinishInput(self._run.tenant, _ending_with(self._state, ended)))
+        return await self._local(contracts.FINISH_RESPONSE, from_state, FinishOutcome)
+
+    async def _end_after(self, error: BaseException) -> None:
+        """End the response a failure or a cancellation has stopped, unless somebody has ended it."""
+        if is_cancelled_exception(error):
+            ended = Ended(Status.CANCELLED)
+        else:
+            cause = error.cause if isinstance(error, ActivityError) else error
+            kind = cause.type if isinstance(cause, ApplicationError) else None
+            ended = Ended(Status.FAILED, code=kind or "step_failed")
+        self._parked = False
+        self._state = absorb(self._state, await self._finish(ended))
+
+    # -- waiting for people ----------------------------------------------------------------------------------------
+
+    async def _wait_at_gate(self) -> GateOutcome | FinishOutcome:
+        """Wait mode: until every ask of the batch is decided or a deadline decides."""
+        gate = GateInput(self._run.tenant, self._state.response_id, self._state.batch.round)
+        while True:
+            seen = self._wakes
+            view = await self._local(contracts.READ_GATE, gate, GateView)
+            if view.gone:
+                self._gate_open = False
+                return FinishOutcome(Ended(Status.CANCELLED))
+            if view.pending == 0:
+                self._gate_open = False
+                self._publish_pending(0)
+                return GateOutcome(view.approved, view.failed, view.at)
+            await self._sleep_until_woken(seen, view.deadline_in)
+            if view.deadline_in is not None and self._wakes == seen:
+                await self._local(contracts.EXPIRE_ASKS, gate, GateView)
+
+    async def _sleep_until_woken(self, seen: int, seconds: float | None) -> None:
+        timeout = None if seconds is None else timedelta(seconds=seconds)
+        with contextlib.suppress(TimeoutError):
+            await workflow.wait_condition(
+                lambda: self._wakes > seen, timeout=timeout, timeout_summary="approval deadline"
+            )
+
+    async def _park(self) -> Resumed:
+        """Wait until a continuation takes this run, or the park time is over. Nothing is open meanwhile."""
+        self._show_text("Parked: waiting for an approval and the caller's next request.")
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await workflow.wait_condition(
+                    lambda: bool(self._resumes),
+                    timeout=timedelta(seconds=self._run.timeouts.park),
+                    timeout_summary="park time",
+                )
+            by = self._resumes.pop(0) if self._resumes else None
+            resumed = await self._local(
+                contracts.LEAVE_PARK, ParkInput(self._run.tenant, self._state.response_id, by), Resumed
+            )
+            if resumed.state is not None or resumed.closed:
+                return resumed
+
+    def _take(self, resumed: Resumed, state: RunState) -> None:
+        self._parked = False
+        self._gate_open = False
+        self._state = state
+        self._model = resumed.model
+        self._served = [*self._served, state.response_id][-contracts.MAX_RESPONSES_PER_RUN :]
+        workflow.upsert_search_attributes(
+            [contracts.RESPONSES_KEY.value_set(self._served), contracts.PENDING_KEY.value_set(0)]
+        )
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    @workflow.signal(name=contracts.SIGNAL_RESUME, description="Outlast: a continuation has taken this parked run.")
+    def on_resume(self, response_id: str) -> None:
+        """Wake for the next response; repeated and stale ones are answered by the row."""
+        self._resumes.append(response_id)
+
+    @workflow.signal(name=contracts.SIGNAL_DECIDED, description="Outlast: an approval was decided; read the row.")
+    def on_decided(self, approval_id: str) -> None:
+        """Wake at the gate."""
+        self._wakes += 1
+
+    @workflow.signal(name=contracts.SIGNAL_PROGRESS, description="Outlast: a durable progress mark of a long step.")
+    def on_progress(self, mark: Mark) -> None:
+        """Keep the last mark for the query and for people."""
+        self._mark = mark
+        self._show_text(f"{mark.phase} · round {mark.round} · {mark.items_done} items · {mark.tokens} tokens")
+
+    @workflow.query(name=contracts.QUERY_PROGRESS, description="Where this run is: phase, round, items, tokens.")
+    def progress(self) -> Mark:
+        """The last mark, at least the phase and round of the loop."""
+        mark = self._mark
+        return mark if mark.phase else Mark(phase=self._state.phase, round=self._state.round)
+
+    @workflow.update(
+        name=contracts.UPDATE_DECIDE,
+        description='Decide an open approval: {"approval_id": "mcpr_…", "approve": true}. Reasons: through the API.',
+    )
+    async def decide(self, decision: Decision) -> Verdict:
+        """Decide from Temporal's UI or CLI; answers the decision that stands, whoever made it."""
+        return await self._decide(decision, "temporal-update")
+
+    @decide.validator
+    def _gate_is_open(self, decision: Decision) -> None:
+        if not self._gate_open:
+            raise ApplicationError("no approval is open in this run", type="no_open_approval", non_retryable=True)
+
+    @workflow.signal(
+        name=contracts.SIGNAL_DECIDE,
+        description='Decide an open approval without an answer: {"approval_id": "mcpr_…", "approve": true}.',
+    )
+    async def on_decide(self, decision: Decision) -> None:
+        """As the update; a decision that loses changes nothing."""
+        if self._gate_open:
+            await self._decide(decision, "temporal-signal")
+
+    async def _decide(self, decision: Decision, how: str) -> Verdict:
+        verdict = await self._local(contracts.DECIDE_APPROVAL, DecideInput(self._run.tenant, decision, how), Verdict)
+        self._wakes += 1
+        return verdict
+
+    # -- helpers ---------------------------------------------------------------------------------------------------
+
+    async def _local(self, name: str, argument: object, result: type[T]) -> T:
+        answer: T = await workflow.execute_local_activity(
+            name,
+            argument,
+            result_type=result,
+            start_to_close_timeout=timedelta(seconds=self._run.timeouts.local),
+            retry_policy=contracts.STORE_RETRY,
+        )
+        return answer
+
+    def _guarded(self, argument: T) -> T:
+        # An oversized payload issued by workflow code would not fail the run: its task is refused and retried for ever.
+        size = len(json.dumps(argument))
+        if size > MAX_STATE_BYTES:
+            raise ApplicationError(f"run state of {size} bytes", type="state_too_large", non_retryable=True)
+        return argument
+
+    def _publish_pending(self, count: int) -> None:
+        workflow.upsert_search_attributes([contracts.PENDING_KEY.value_set(count)])
+        if count and not self._parked:
+            self._show_text(
+                f"Waiting for {count} approval(s): {', '.join(n for _, n in self._state.batch.names)}"[:400]
+            )
+
+    def _show(self, step: Step) -> None:
+        match step:
+            case CallLlm():
+                text = f"Calling {self._model}, round {step.round}"
+            case ExecuteTools():
+                text = "Running " + ", ".join(self._state.batch.name(n) for n in step.ordinals)[:400]
+            case InterruptForApproval():
+                text = "Asking for approval: " + ", ".join(self._state.batch.name(n) for n in step.ordinals)[:400]
+            case Finish():
+                text = f"Ending: {step.ended.status}"
+            case _:
+                assert_never(step)
+        self._show_text(text)
+
+    def _show_text(self, text: str) -> None:
+        workflow.set_current_details(f"**{self._state.response_id}**\n\n{text}")
+
+
+def _ending_with(state: RunState, ended: Ended) -> RunState:
+    return replace(state, phase=Phase.ENDING, ended=ended)
