@@ -31,3 +31,8 @@ def has_prefix_of(name: str, label: str) -> bool:
     client call."""
     prefix = _OTHER.sub("_", f"{PREFIX}{label}__")
     return name.startswith(prefix[: MAX_NAME - _DIGITS - 1])
+
+
+def safe_name(text: str) -> str:
+    """`text` as a function name models take; for calls of items whose type we do not know."""
+    return _OTHER.sub("_", text)[:MAX_NAME] or "item"

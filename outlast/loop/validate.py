@@ -1,0 +1,132 @@
+"""What a chain and a request's input must be, checked as a whole before anything happened (behaviour §2, §2.1).
+
+Texts of the pairing errors are those of the real API. Content never appears in an error, ids and places do.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from outlast.loop import reasoning
+from outlast.loop.prepare import Reads, foreign_answer
+from outlast.protocol.errors import InvalidRequest, NotFound
+from outlast.protocol.items import (
+    CustomToolCall,
+    CustomToolCallOutput,
+    FunctionCall,
+    FunctionCallOutput,
+    Item,
+    ItemReference,
+    Message,
+    Reasoning,
+    UnknownItem,
+    parse_item,
+)
+from outlast.protocol.json import JsonObject
+
+_CUT = frozenset({"incomplete", "in_progress"})
+
+
+def references(items: Sequence[Item]) -> tuple[str, ...]:
+    """Ids that `resolve` needs, each once."""
+    return tuple(dict.fromkeys(item.id for item in items if isinstance(item, ItemReference)))
+
+
+def resolve(
+    items: Sequence[Item], found: Mapping[str, JsonObject], *, present: Collection[str] = ()
+) -> tuple[Item, ...]:
+    """The input with references replaced by stored items. `present`: ids the chain has already; an item that is there,
+    in full or by an earlier reference, is not put in again. Raises: NotFound naming the first unknown id."""
+    full = {item.id for item in items if item.id is not None and not isinstance(item, ItemReference)}
+    known = full | set(present)
+    resolved: list[Item] = []
+    for index, item in enumerate(items):
+        if not isinstance(item, ItemReference):
+            resolved.append(item)
+        elif item.id in known:
+            continue
+        elif item.id not in found:
+            raise NotFound(f"Item with id '{item.id}' not found.", param=f"input[{index}].id")
+        else:
+            known.add(item.id)
+            resolved.append(parse_item(found[item.id]))
+    return tuple(resolved)
+
+
+def validate(
+    history: Sequence[Item], inputs: Sequence[Item], *, upstream: Reads, interrupted: Collection[str] = ()
+) -> None:
+    """Refuse what cannot become a transcript. `history`: the stored chain, oldest first; `interrupted`: call ids of
+    calls whose response failed, was cancelled or is incomplete, which need no output. Raises: InvalidRequest."""
+    calls: list[FunctionCall | CustomToolCall] = []
+    outputs: list[FunctionCallOutput | CustomToolCallOutput] = []
+    answered: set[str] = set()
+    for item, param in _places(history, inputs):
+        if not upstream.images:
+            _refuse_images(item, param)
+        match item:
+            case Message():
+                pass
+            case Reasoning():
+                if not upstream.encrypted_reasoning:
+                    _refuse_sealed(item, param)
+            case FunctionCall() | CustomToolCall():
+                calls.append(item)
+            case FunctionCallOutput() | CustomToolCallOutput():
+                outputs.append(item)
+            case UnknownItem():
+                answer = foreign_answer(item)
+                answered.update(answer[:1] if answer is not None else ())
+            case _:
+                pass
+    _refuse_unpaired(calls, outputs, answered, interrupted)
+
+
+def _places(history: Sequence[Item], inputs: Sequence[Item]) -> Iterator[tuple[Item, str]]:
+    """Every item with the parameter that brought it."""
+    yield from ((item, "previous_response_id") for item in history)
+    yield from ((item, f"input[{index}]") for index, item in enumerate(inputs))
+
+
+def _refuse_sealed(item: Reasoning, param: str) -> None:
+    if reasoning.unreadable(item):
+        raise InvalidRequest(
+            f"Reasoning item {item.id!r} carries 'encrypted_content' that this model's server cannot read: "
+            "leave the item out, or use a model of the server that made it.",
+            param=param,
+        )
+
+
+def _refuse_images(item: Item, param: str) -> None:
+    match item:
+        case Message(content=[*parts]):
+            where = "content"
+        case FunctionCallOutput(output=[*parts]) | CustomToolCallOutput(output=[*parts]):
+            where = "output"
+        case _:
+            return
+    for index, part in enumerate(parts):
+        if part.get("type") == "input_image":
+            full = param if param == "previous_response_id" else f"{param}.{where}[{index}]"
+            raise InvalidRequest(f"This model does not read images: remove the image part at '{full}'.", param=full)
+
+
+def _refuse_unpaired(
+    calls: Sequence[FunctionCall | CustomToolCall],
+    outputs: Sequence[FunctionCallOutput | CustomToolCallOutput],
+    answered: Collection[str],
+    interrupted: Collection[str],
+) -> None:
+    called = {item.call_id for item in calls}
+    for output in outputs:
+        if output.call_id not in called:
+            raise InvalidRequest(
+                f"No tool call found for {_spoken(output)} output with call_id {output.call_id}.", param="input"
+            )
+    done = {*answered, *interrupted, *(output.call_id for output in outputs)}
+    for call in calls:
+        cut = isinstance(call, FunctionCall) and call.status in _CUT
+        if call.call_id not in done and not cut:
+            raise InvalidRequest(f"No tool output found for {_spoken(call)} {call.call_id}.", param="input")
+
+
+def _spoken(item: FunctionCall | FunctionCallOutput | CustomToolCall | CustomToolCallOutput) -> str:
+    return "function call" if isinstance(item, FunctionCall | FunctionCallOutput) else "custom tool call"
