@@ -172,7 +172,7 @@ class LimitSettings(_Section):
     tool_timeout_seconds: Annotated[float, Field(gt=0)] = 60
     max_tool_output_bytes: Annotated[int, Field(ge=1)] = 1024 * 1024
     # One model round: to its first event, between two events, and as a whole (the activity has a minute more).
-    first_token_seconds: Annotated[float, Field(gt=0)] = 300
+    first_token_seconds: Annotated[float, Field(gt=0)] = 120
     idle_seconds: Annotated[float, Field(gt=0)] = 120
     round_seconds: Annotated[float, Field(gt=0, le=14 * 60)] = 14 * 60
     # How long a parked run keeps its workflow; the asks stay decidable after that.
