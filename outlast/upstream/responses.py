@@ -65,7 +65,7 @@ class ResponsesUpstream:
             "stream_options": {"include_obfuscation": False} if openai else None,
         }
         body: JsonObject = {
-            **{key: value for key, value in (round.extra or {}).items() if key not in _OURS},
+            **{key: value for key, value in (round.extra or {}).items() if key not in _OURS and value is not None},
             "model": round.model,
             "input": [_item(item, openai=openai) for item in round.transcript],
             "stream": True,

@@ -77,6 +77,7 @@ def test_everything_given_is_passed_on() -> None:
             include=["message.output_text.logprobs"],
             extra={
                 "user": "u",
+                "safety_identifier": None,
                 "previous_response_id": "resp_1",
                 "conversation": "conv_1",
                 "background": True,
