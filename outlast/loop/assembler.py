@@ -209,9 +209,10 @@ class Assembler:
         item = event.rest.get("item")
         if not isinstance(item, dict):
             return
-        known = self._slot(event)
-        # Said twice, or a delta came first; a finished item's index may be used again by careless servers.
-        if known is None or known.finished or known is not self._by_id.get(item.get("id") or ""):
+        placed = self._by_index.get(event.output_index) if event.output_index is not None else None
+        known = self._by_id.get(item.get("id") or "")
+        if known is None or (known is not placed and known.finished and event.output_index is not None):
+            # New, though careless servers use an index or an id again.
             self._open(item, event)
 
     def _item_done(self, event: WireEvent) -> None:

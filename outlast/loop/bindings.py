@@ -5,18 +5,12 @@ their id. The model sees internal names (`mcp__label__tool`), the public never d
 parsing, since long or odd names carry a hash.
 """
 
-import hashlib
-import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
+from outlast.loop import naming
 from outlast.protocol.errors import InvalidRequest
 from outlast.protocol.json import JsonObject
-
-# Model servers refuse longer function names, and characters outside this set (contract §16).
-MAX_NAME = 64
-_ODD = re.compile(r"[^A-Za-z0-9_-]")
-_HASH_DIGITS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,21 +74,13 @@ class Bindings:
         """(label, tool) of a name with a bound server's prefix that no listing has; None for any other name."""
         if name in self.client or self.by_internal(name) is not None:
             return None
-        # The longest prefix wins: label `a__b` before label `a`.
+        # The longest label wins: `a__b` before `a`.
         for label in sorted(self.labels, key=len, reverse=True):
-            if name.startswith(prefix := f"mcp__{label}__"):
-                return label, name.removeprefix(prefix)
+            if naming.has_prefix_of(name, label):
+                tool = name.removeprefix(f"{naming.PREFIX}{label}__")
+                # A long label is cut in its tools' names: then nothing is left to call the tool by in public.
+                return label, tool if tool and tool != name else "unknown"
         return None
-
-
-def internal_name(label: str, tool: str) -> str:
-    """`mcp__label__tool`; a name that is too long or has odd characters is cut and ends in a hash of the whole."""
-    plain = f"mcp__{label}__{tool}"
-    clean = _ODD.sub("_", plain)
-    if clean == plain and len(plain) <= MAX_NAME:
-        return plain
-    digest = hashlib.sha256(plain.encode()).hexdigest()[:_HASH_DIGITS]
-    return f"{clean[: MAX_NAME - _HASH_DIGITS - 1]}_{digest}"
 
 
 def bind(
@@ -112,7 +98,7 @@ def bind(
         ToolBinding(
             label=label,
             name=spec.name,
-            internal_name=internal_name(label, spec.name),
+            internal_name=naming.internal_name(label, spec.name),
             description=spec.description,
             parameters=spec.schema,
             server_url=server_url,

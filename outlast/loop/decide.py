@@ -99,7 +99,8 @@ def _absorb_round(state: RunState, outcome: LlmOutcome) -> RunState:
         return replace(after, phase=Phase.ENDED, ended=outcome.finished)
     if outcome.incomplete is not None:
         # A truncated round's calls are never executed: their arguments may be cut.
-        return _ending(after, Ended(Status.INCOMPLETE, reason=outcome.incomplete))
+        cut = replace(after, batch=Batch(after.round))
+        return _ending(cut, Ended(Status.INCOMPLETE, reason=outcome.incomplete))
     if outcome.run or outcome.ask or outcome.client:
         return _settle(replace(after, capped=state.capped or outcome.over_cap), None)
     if outcome.refused and not state.capped:
@@ -142,5 +143,8 @@ def ends_with(state: RunState) -> Ended | None:
 
 
 def initial(state: RunState) -> RunState:
-    """A fresh state with the phase its batch asks for (a continuation starts with approved calls or open asks)."""
-    return _settle(state, None)
+    """A fresh state with the phase its batch asks for (a continuation starts with approved calls or open asks).
+
+    Approved calls are the first of the new response and count against its `max_tool_calls`.
+    """
+    return _settle(replace(state, tool_calls=len(state.batch.run)), None)
