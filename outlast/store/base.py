@@ -59,7 +59,8 @@ class ResponseRecord:
 
     @property
     def facts(self) -> ResponseFacts:
-        """What the public object is built from."""
+        """What the public object is built from. `http` in an error is how a POST is answered, never shown."""
+        error = self.error
         return ResponseFacts(
             id=self.id,
             status=self.status,
@@ -67,7 +68,7 @@ class ResponseRecord:
             model=self.model,
             request=self.request,
             usage=self.usage,
-            error=self.error,
+            error=None if error is None else {key: value for key, value in error.items() if key != "http"},
             incomplete_details=self.incomplete_details,
             completed_at=self.completed_at,
             previous_response_id=self.previous_response_id,
@@ -210,7 +211,8 @@ class Decided:
 class StepHandle:
     """An attempt's right to write a step. `indexes`: item id -> output index, filled by the store as it allots.
 
-    Events and their handle travel as one value: an event without index gets the one of its item.
+    Events and their handle travel as one value: an event of an item in `indexes` gets that item's index. `round`: of
+    the items it opens, from the step's name (`llm:3`) or the round whose calls it asked for.
     """
 
     record: ResponseRecord
@@ -218,17 +220,19 @@ class StepHandle:
     token: int
     workflow_id: str | None
     indexes: dict[str, int] = field(default_factory=dict)
+    round: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
     """The step is ours. `chain`: ancestors and this response, oldest first, own output last; `calls`: rows of the round
-    asked for; `open_items`: added, not done, of this step's earlier attempts."""
+    asked for; `closing`: the events that close what this step's earlier attempts added and did not finish, in index
+    order (`event.item_id` says of which item, should the caller want to go on with one instead)."""
 
     handle: StepHandle
     chain: Sequence[StoredItem] = ()
     calls: Sequence[CallRow] = ()
-    open_items: Sequence[StoredItem] = ()
+    closing: Sequence[WireEvent] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,8 +418,13 @@ class Store(Protocol):
         """Whether any step of the response was begun."""
         ...
 
+    async def purge(self, tenant: str, response_id: str) -> bool:
+        """Purge an ended `store:false` response, when its reader has the terminal frame; False: nothing to purge."""
+        ...
+
     async def purge_transient(self, now: float) -> int:
-        """Purge `store:false` responses ended more than 60 s ago; how many."""
+        """Purge `store:false` responses ended more than 60 s ago, and secrets kept a week for open asks; how many
+        responses."""
         ...
 
     async def aclose(self) -> None:

@@ -1,0 +1,209 @@
+"""Scripts around asks: decide, take, expire, withdraw, and the secrets that live as long as an ask may need them.
+
+A row leaves `pending` by one conditional update with the deadline in its WHERE: whoever gets the row back has decided,
+everybody else reads who did. Refusals are returned, not raised, where the same transaction has found an ask overdue and
+must keep that.
+"""
+
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+
+from outlast.protocol.errors import ApprovalAlreadyDecided, InvalidRequest, NotFound, OutlastError
+from outlast.store import records
+from outlast.store.base import Approval, Decided, DecisionRequest, ResponseRecord
+from outlast.store.scripting import Query, Script, Statement, lit
+from outlast.store.tables import approvals, responses, secrets
+
+_a = approvals.c
+_ONE = sa.and_(_a.tenant == sa.bindparam("tenant"), _a.id == sa.bindparam("approval"))
+_PENDING = _a.status == lit("pending")
+_OVERDUE = sa.and_(_PENDING, _a.deadline <= sa.bindparam("now"))
+_BY_DEADLINE = {
+    "status": sa.case((_a.on_deadline == lit("deny"), lit("denied")), else_=lit("expired")),
+    "decided_by": lit("deadline"),
+    "decided_how": lit("deadline"),
+    "decided_at": sa.bindparam("decided_at"),
+}
+
+_READ_APPROVAL = Query(sa.select(*records.APPROVAL_COLUMNS).where(_ONE))
+_DECIDE = Query(
+    sa.update(approvals)
+    .where(_ONE, _PENDING, sa.or_(_a.deadline.is_(None), _a.deadline > sa.bindparam("now")))
+    .values(
+        status=sa.bindparam("verdict"),
+        decided_by=sa.bindparam("who"),
+        decided_how=sa.bindparam("how"),
+        decided_at=sa.bindparam("decided_at"),
+        reason=sa.bindparam("why"),
+    )
+    .returning(*records.APPROVAL_COLUMNS)
+)
+_EXPIRE_ONE = Query(
+    sa.update(approvals).where(_ONE, _OVERDUE).values(_BY_DEADLINE).returning(*records.APPROVAL_COLUMNS)
+)
+_of_response = sa.or_(_a.response_id == sa.bindparam("response"), _a.listed_by == sa.bindparam("response"))
+_EXPIRE_ALL = Query(
+    sa.update(approvals)
+    .where(_a.tenant == sa.bindparam("tenant"), _of_response, _OVERDUE)
+    .values(_BY_DEADLINE)
+    .returning(_a.id)
+)
+_TAKE = Query(
+    sa.update(approvals)
+    .where(_ONE, _a.taken_by.is_(None), _a.status.in_([lit("approved"), lit("denied")]))
+    .values(taken_by=sa.bindparam("taker"))
+    .returning(_a.id)
+)
+_RELIST = Query(sa.update(approvals).where(_ONE).values(listed_by=sa.bindparam("lister")).returning(_a.id))
+_withdraw = sa.update(approvals).where(_a.tenant == sa.bindparam("tenant"), _PENDING).values(status=lit("withdrawn"))
+_WITHDRAW_ASKED = Query(_withdraw.where(_a.response_id == sa.bindparam("response")))
+_WITHDRAW_SHOWN = Query(_withdraw.where(_of_response))
+
+# A secret is of use while its response runs, while an ask sealed with it is open, and while an approved one may still
+# be run: by a continuation to come, or by the one that took it.
+_unfinished = sa.select(responses.c.id).where(
+    responses.c.tenant == sa.bindparam("tenant"),
+    responses.c.status.in_([lit("queued"), lit("in_progress")]),
+)
+_needed_by_ask = (
+    sa.select(_a.id)
+    .where(
+        _a.tenant == sa.bindparam("tenant"),
+        _a.secret_id == secrets.c.id,
+        sa.or_(
+            _PENDING,
+            sa.and_(_a.status == lit("approved"), sa.or_(_a.taken_by.is_(None), _a.taken_by.in_(_unfinished))),
+        ),
+    )
+    .exists()
+)
+_concerned = sa.or_(
+    secrets.c.response_id == sa.bindparam("response"),
+    secrets.c.id.in_(
+        sa.select(_a.secret_id).where(
+            _a.tenant == sa.bindparam("tenant"),
+            _a.secret_id.is_not(None),
+            sa.or_(_a.taken_by == sa.bindparam("response"), _a.response_id == sa.bindparam("response")),
+        )
+    ),
+)
+_PURGE_SECRETS = Query(
+    sa.delete(secrets).where(
+        secrets.c.tenant == sa.bindparam("tenant"),
+        _concerned,
+        secrets.c.response_id.not_in(_unfinished),
+        sa.not_(_needed_by_ask),
+    )
+)
+
+
+def decide(tenant: str, wish: DecisionRequest, now: float) -> Script[Decided | OutlastError]:
+    """Decide one ask, or learn why not; see `Store.decide`. The refusal is returned so that an expiry found on the way
+    is kept."""
+    key: dict[str, object] = {"tenant": tenant, "approval": wish.approval_id, "now": now}
+    verdict = "approved" if wish.approve else "denied"
+    rows = yield Statement(
+        _DECIDE,
+        key
+        | {
+            "verdict": verdict,
+            "who": wish.who,
+            "how": wish.how,
+            "decided_at": wish.at or int(now),
+            "why": wish.reason,
+        },
+    )
+    if rows:
+        approval = records.approval(rows[0])
+        if not wish.approve:
+            yield from purge_secrets(tenant, approval.response_id)
+        return Decided(approval, won=True)
+    standing = yield from _standing(tenant, wish.approval_id, now)
+    if standing is None:
+        return NotFound(f"no approval {wish.approval_id}", param="approval_request_id")
+    if standing.status == verdict and standing.taken_by is None:
+        return Decided(standing, won=False)
+    return refusal(standing)
+
+
+def read(tenant: str, approval_id: str) -> Script[Approval | None]:
+    """See `Store.approval`."""
+    rows = yield Statement(_READ_APPROVAL, {"tenant": tenant, "approval": approval_id})
+    return records.approval(rows[0]) if rows else None
+
+
+def _standing(tenant: str, approval_id: str, now: float) -> Script[Approval | None]:
+    """The ask as it stands; an overdue one is expired first."""
+    key: dict[str, object] = {"tenant": tenant, "approval": approval_id}
+    rows = yield Statement(_READ_APPROVAL, key)
+    if rows and records.approval(rows[0]).status == "pending":
+        rows = yield Statement(_EXPIRE_ONE, key | {"now": now, "decided_at": int(now)})
+        if not rows:  # decided between the two reads
+            rows = yield Statement(_READ_APPROVAL, key)
+        else:
+            yield from purge_secrets(tenant, records.approval(rows[0]).response_id)
+    return records.approval(rows[0]) if rows else None
+
+
+def refusal(approval: Approval) -> InvalidRequest:
+    """Why an ask cannot be decided or used any more, naming who or what came first."""
+    if approval.status == "withdrawn":
+        return InvalidRequest(f"Approval {approval.id} was withdrawn: its response was cancelled or deleted.")
+    if approval.status == "pending":
+        return InvalidRequest(f"Approval {approval.id} is still waiting for a decision.")
+    at = datetime.fromtimestamp(approval.decided_at or 0, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if approval.status == "expired":
+        told = f"Approval {approval.id} expired at its deadline ({at})."
+    else:
+        winner = f"{approval.decided_by} through {approval.decided_how}"
+        told = f"Approval {approval.id} was already {approval.status} by {winner} at {at}."
+    if approval.taken_by is not None:
+        told += f" Response {approval.taken_by} has used it."
+    return ApprovalAlreadyDecided(told)
+
+
+def take(tenant: str, approval_id: str, taker: str) -> Script[None]:
+    """Use a decision, once. Raises: NotFound, ApprovalAlreadyDecided naming the taker, InvalidRequest."""
+    rows = yield Statement(_TAKE, {"tenant": tenant, "approval": approval_id, "taker": taker})
+    if rows:
+        return
+    rows = yield Statement(_READ_APPROVAL, {"tenant": tenant, "approval": approval_id})
+    if not rows:
+        raise NotFound(f"no approval {approval_id}", param="approval_request_id")
+    raise refusal(records.approval(rows[0]))
+
+
+def relist(tenant: str, approval_id: str, lister: str) -> Script[None]:
+    """A newer response shows a still open ask. Raises: NotFound."""
+    rows = yield Statement(_RELIST, {"tenant": tenant, "approval": approval_id, "lister": lister})
+    if not rows:
+        raise NotFound(f"no approval {approval_id}", param="approval_request_id")
+
+
+def expire(tenant: str, response_id: str, now: float) -> Script[int]:
+    """Expire the overdue asks of a response, see `Store.expire`."""
+    key: dict[str, object] = {"tenant": tenant, "response": response_id}
+    rows = yield Statement(_EXPIRE_ALL, key | {"now": now, "decided_at": int(now)})
+    if rows:
+        yield from purge_secrets(tenant, response_id)
+    return len(rows)
+
+
+def withdraw_shown(tenant: str, response_id: str) -> Script[None]:
+    """Withdraw every open ask this response made or lists."""
+    yield Statement(_WITHDRAW_SHOWN, {"tenant": tenant, "response": response_id})
+
+
+def after_end(record: ResponseRecord, *, sealed: bool, withdraw: bool = False) -> Script[None]:
+    """What an ended response leaves: its open wait asks are withdrawn (`withdraw`: all it made), secrets nobody can
+    use any more are purged."""
+    if withdraw or record.mode == "wait":
+        yield Statement(_WITHDRAW_ASKED, {"tenant": record.tenant, "response": record.id})
+    if sealed:
+        yield from purge_secrets(record.tenant, record.id)
+
+
+def purge_secrets(tenant: str, response_id: str) -> Script[None]:
+    """Delete the secrets around this response that no response can use any more."""
+    yield Statement(_PURGE_SECRETS, {"tenant": tenant, "response": response_id})

@@ -1,0 +1,198 @@
+"""The tables, as SQLAlchemy Core metadata; `migrations/` builds them, a test compares the two.
+
+Every row carries the tenant (but `workers`, which belong to the deployment). JSON is kept as the bytes our encoder made
+and flags as integers, so a statement's parameters need no dialect's conversion and run on `sqlite3` as they are.
+
+`responses` is the hot row, rewritten by every append; what never changes (the request, the first state) is in
+`requests` beside it: rewriting 30 KB of tools for each delta would be most of the write-ahead log.
+"""
+
+from typing import Any
+
+import sqlalchemy as sa
+
+HEAD = "0001"
+
+metadata = sa.MetaData()
+
+
+def _table(name: str, *columns: sa.Column[Any] | sa.Index, clustered: bool = False) -> sa.Table:
+    """`clustered`: small rows only read by key order; SQLite then keeps them in the key's tree itself."""
+    return sa.Table(name, metadata, *columns, sqlite_with_rowid=not clustered)
+
+
+def _key(name: str, kind: type[sa.types.TypeEngine[Any]] = sa.Text) -> sa.Column[Any]:
+    return sa.Column(name, kind, primary_key=True, autoincrement=False)
+
+
+def _text(name: str, *, null: bool = False) -> sa.Column[Any]:
+    return sa.Column(name, sa.Text, nullable=null)
+
+
+def _int(name: str, *, null: bool = False) -> sa.Column[Any]:
+    return sa.Column(name, sa.BigInteger, nullable=null)
+
+
+def _real(name: str, *, null: bool = False) -> sa.Column[Any]:
+    return sa.Column(name, sa.Double, nullable=null)
+
+
+def _blob(name: str, *, null: bool = False) -> sa.Column[Any]:
+    return sa.Column(name, sa.LargeBinary, nullable=null)
+
+
+responses = _table(
+    "responses",
+    _key("tenant"),
+    _key("id"),
+    _text("workflow_id"),
+    _text("status"),
+    _int("store"),
+    _text("previous_response_id", null=True),
+    # The response whose parked run this one claimed; given back to it when this one ends unused.
+    _text("claimed_from", null=True),
+    # 1: the terminal commit has secrets to look at.
+    _int("sealed"),
+    _int("next_sequence"),
+    _int("next_index"),
+    # Ordinals of output-side rows: public and hidden ones in one order.
+    _int("next_ordinal"),
+    _int("created_at"),
+    _int("completed_at", null=True),
+    _blob("usage", null=True),
+    _blob("error", null=True),
+    _blob("incomplete_details", null=True),
+    _real("touched_at"),
+    # The sweeper's lease.
+    _real("sweep_after"),
+)
+requests = _table(
+    "requests",
+    _key("tenant"),
+    _key("response_id"),
+    _text("model"),
+    _blob("request"),
+    _blob("run_state"),
+    _int("background"),
+    _text("mode"),
+    _blob("credentials"),
+    _text("owner"),
+)
+runs = _table(
+    "runs",
+    _key("tenant"),
+    _key("workflow_id"),
+    # The response it serves, or is parked on.
+    _text("current"),
+    # running | parked | closed
+    _text("state"),
+    _real("sweep_after"),
+)
+workers = _table("workers", _key("id"), _text("kind"), _real("beat_at"))
+items = _table(
+    "items",
+    _key("tenant"),
+    _key("response_id"),
+    _key("side"),
+    _key("ordinal", sa.BigInteger),
+    _int("output_index", null=True),
+    _text("item_id"),
+    _blob("data"),
+    _int("done"),
+    _int("hidden"),
+    _int("round"),
+    # The step that opened it; empty for what came with the request.
+    _text("step"),
+)
+steps = _table(
+    "steps",
+    _key("tenant"),
+    _key("response_id"),
+    _key("step"),
+    _int("token"),
+    _blob("outcome", null=True),
+    clustered=True,
+)
+tool_calls = _table(
+    "tool_calls",
+    _key("tenant"),
+    _key("response_id"),
+    _key("round", sa.BigInteger),
+    _key("ordinal", sa.BigInteger),
+    _text("item_id"),
+    _text("action"),
+    _text("call_id"),
+    _text("name"),
+    _text("arguments"),
+    _text("server_label", null=True),
+    _text("server_url", null=True),
+    _text("secret_id", null=True),
+    _int("safe"),
+    _real("timeout", null=True),
+    _text("approval_id", null=True),
+    _int("started"),
+    _int("done"),
+)
+bindings = _table("bindings", _key("tenant"), _key("id"), _text("response_id"), _blob("data"))
+events = _table(
+    "events",
+    _key("tenant"),
+    _key("response_id"),
+    _key("number", sa.BigInteger),
+    _text("type"),
+    _blob("data"),
+    clustered=True,
+)
+approvals = _table(
+    "approvals",
+    _key("tenant"),
+    _key("id"),
+    _text("response_id"),
+    _int("round"),
+    _int("ordinal"),
+    _text("mode"),
+    _text("item_id"),
+    _text("call_id"),
+    _text("server_label"),
+    _text("server_url"),
+    _text("name"),
+    _text("arguments"),
+    _text("fingerprint"),
+    _int("safe"),
+    _int("created_at"),
+    _text("listed_by"),
+    _text("status"),
+    _text("secret_id", null=True),
+    _text("owner", null=True),
+    _text("decided_by", null=True),
+    _text("decided_how", null=True),
+    _int("decided_at", null=True),
+    _text("reason", null=True),
+    _text("taken_by", null=True),
+    _real("deadline", null=True),
+    _text("on_deadline"),
+)
+secrets = _table(
+    "secrets",
+    _key("tenant"),
+    _key("id"),
+    _text("response_id"),
+    _text("key_id"),
+    _blob("sealed"),
+    _int("created_at"),
+)
+
+_OPEN = sa.text("status IN ('queued', 'in_progress')")
+_PARKED = sa.text("state = 'parked'")
+_TRANSIENT = sa.text("store = 0")
+sa.Index("responses_open", responses.c.sweep_after, sqlite_where=_OPEN, postgresql_where=_OPEN)
+sa.Index("responses_transient", responses.c.created_at, sqlite_where=_TRANSIENT, postgresql_where=_TRANSIENT)
+sa.Index("runs_current", runs.c.tenant, runs.c.current)
+sa.Index("runs_parked", runs.c.sweep_after, sqlite_where=_PARKED, postgresql_where=_PARKED)
+sa.Index("items_by_id", items.c.tenant, items.c.item_id)
+sa.Index("bindings_by_response", bindings.c.tenant, bindings.c.response_id)
+sa.Index("approvals_by_response", approvals.c.tenant, approvals.c.response_id)
+sa.Index("approvals_by_listing", approvals.c.tenant, approvals.c.listed_by)
+sa.Index("approvals_by_taker", approvals.c.tenant, approvals.c.taken_by)
+sa.Index("approvals_by_secret", approvals.c.tenant, approvals.c.secret_id)
+sa.Index("secrets_by_response", secrets.c.tenant, secrets.c.response_id)
