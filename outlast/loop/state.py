@@ -184,7 +184,7 @@ class ToolsOutcome:
 
 @dataclass(frozen=True, slots=True)
 class AskOutcome:
-    """The asks are written. `finished`: respond mode, the response ended with them; `parked`: the run waits for more."""
+    """The asks are written. `finished`: the response ended, in respond mode with them."""
 
     at: float = 0.0
     finished: Ended | None = None
