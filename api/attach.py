@@ -34,9 +34,8 @@ async def answer(turn: Turn, ports: Services) -> Response:
     if record.background and not turn.stream:
         await turn.launch()
         return Json(views.response_json(record, ()), headers=headers)
-    # JSON needs the terminal event only; a stream shows the opening events that are already written.
-    after = -1 if turn.stream else record.next_sequence - 1
-    tail = Tail(ports.store.follow(record.tenant, record.id, after))
+    # From the first event also for JSON: the log's tail in memory begins there, a later start would read rows.
+    tail = Tail(ports.store.follow(record.tenant, record.id, -1))
     try:
         tail.reach()
         await turn.launch()

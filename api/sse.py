@@ -170,6 +170,11 @@ class EventStream(Response):
         await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
+def nothing_left() -> Response:
+    """The stream of a reader that has the terminal event already."""
+    return Response(events.DONE_FRAME, media_type="text/event-stream", headers=_HEADERS)
+
+
 async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -9,7 +9,7 @@ from api import attach, body, create, ending, paging
 from api.deps import Alive, Caller, Ports
 from api.errors import Json
 from api.services import Services
-from api.sse import EventStream, Tail
+from api.sse import EventStream, Tail, nothing_left
 from api.views import response_json
 from outlast.protocol.errors import NotFound
 from outlast.store.base import ResponseRecord
@@ -41,6 +41,8 @@ async def get_response(
     record = await _known(ports, caller.tenant, response_id)
     if stream:
         after = -1 if starting_after is None else starting_after
+        if record.ended and after >= record.next_sequence - 1:
+            return nothing_left()
         return EventStream(Tail(ports.store.follow(caller.tenant, response_id, after)), after=after)
     output = await ports.store.output(caller.tenant, response_id)
     waiting = record.mode == "wait" and not record.ended
