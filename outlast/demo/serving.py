@@ -39,7 +39,7 @@ async def running(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0) -> As
     Connections still open at the end get a second. Raises: OSError (the port is taken), RuntimeError (the app's own
     start-up failed).
     """
-    listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener = _listen(host, port)
     # Logging is the host's business: uvicorn's own configuration would replace handlers of the whole process.
     config = uvicorn.Config(app, log_config=None, access_log=False, ws="none", timeout_graceful_shutdown=_GRACE_SECONDS)
     server = _Embedded(config)
@@ -57,3 +57,21 @@ async def running(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0) -> As
             await task
         finally:
             listener.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A bound socket, as `socket.create_server`, but of the protocol TCP by name.
+
+    asyncio turns Nagle's algorithm off only for sockets that say so; with 0 there, as `create_server` leaves it, every
+    answer of two writes on a kept connection waits 40 ms for a delayed acknowledgement.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen()
+    except BaseException:
+        listener.close()
+        raise
+    return listener

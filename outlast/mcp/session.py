@@ -67,7 +67,6 @@ class Session:
         Raises: TimeoutError, NotDispatched (never opened), what the client raises.
         """
         task = asyncio.create_task(self._operate(operation, exchange))
-        task.add_done_callback(_retrieve)
         self._begin(task)
         try:
             done, _ = await asyncio.wait({task}, timeout=deadline - asyncio.get_running_loop().time())
@@ -77,7 +76,6 @@ class Session:
         if not done:
             self._abandon(task)
             raise TimeoutError
-        self._end(task)
         return task.result()
 
     def retire(self) -> None:
@@ -105,8 +103,12 @@ class Session:
             self._idle.cancel()
             self._idle = None
         self._calls.add(task)
+        task.add_done_callback(self._end)
 
     def _end(self, task: asyncio.Task[T]) -> None:
+        if not task.cancelled():
+            # Read, or asyncio reports the error of an abandoned call as lost.
+            task.exception()
         self._calls.discard(task)
         if self._calls:
             return
@@ -116,8 +118,8 @@ class Session:
             self._idle = asyncio.get_running_loop().call_later(self._limits.idle, self.retire)
 
     def _abandon(self, task: asyncio.Task[T]) -> None:
+        # The task goes on for a moment: it still tells the server that nobody waits. The session closes after it.
         task.cancel()
-        self._end(task)
         self.retire()
 
     async def _own(self) -> None:
@@ -174,12 +176,6 @@ def _innermost(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"
-
-
-def _retrieve(task: asyncio.Task[T]) -> None:
-    """Keep asyncio from reporting the error of a call that nobody waits for any more."""
-    if not task.cancelled():
-        task.exception()
 
 
 @functools.cache

@@ -25,6 +25,7 @@ import httpx2
 from outlast.protocol import json
 
 _ABANDONED_SECONDS = 2.0
+_NOTICE_SECONDS = 0.5
 _DELETE_SECONDS = 1.0
 # Codes we invent stay outside JSON-RPC's reserved range; callers look at the exchange, not at the code.
 _SYNTHETIC_CODE = -1
@@ -110,7 +111,9 @@ class Wire(httpx2.AsyncBaseTransport):
         self._inner = httpx2.AsyncHTTPTransport(
             verify=_tls() if secure else _no_tls(),
             socket_options=_keepalive_options(),
-            limits=httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=30),
+            # Shorter than the 5 s after which many servers drop a quiet connection: a call sent into such a drop would
+            # have an unknown outcome.
+            limits=httpx2.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=4),
         )
         self._max_body = max_body
         # Reads have no limit here: a tool may think for minutes, the caller's deadline is the limit.
@@ -120,11 +123,8 @@ class Wire(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Serve one HTTP request of the client. Raises only for GET and DELETE, which the client contains."""
         match request.method:
-            case "POST" if b"notifications/cancelled" in request.content:
-                self._send_aside(request)
-                return httpx2.Response(202, request=request)
             case "POST":
-                return await self._post(request, current.get() or Exchange())
+                return await self._serve_post(request)
             case "GET" if "last-event-id" not in request.headers:
                 return httpx2.Response(405, request=request)
             case _:
@@ -136,12 +136,25 @@ class Wire(httpx2.AsyncBaseTransport):
                 return self._counted(response, request, exchange)
 
     async def aclose(self) -> None:
-        """Close the connections; a cancel notice on its way gets no more time."""
-        side = list(self._side)
-        for task in side:
-            task.cancel()
-        await asyncio.gather(*side, return_exceptions=True)
+        """Close the connections; a cancel notice on its way gets half a second."""
+        if self._side:
+            _, late = await asyncio.wait(set(self._side), timeout=_NOTICE_SECONDS)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
         await self._inner.aclose()
+
+    async def _serve_post(self, request: httpx2.Request) -> httpx2.Response:
+        match json.loads(request.content):
+            case {"method": "notifications/cancelled"}:
+                self._send_aside(request)
+                return httpx2.Response(202, request=request)
+            case {"method": _, "id": _}:
+                exchange = current.get() or Exchange()
+            case _:
+                # Our answer to a ping of the server's runs in the same context and is not the call.
+                exchange = Exchange()
+        return await self._post(request, exchange)
 
     def _send_aside(self, request: httpx2.Request) -> None:
         request.extensions["timeout"] = dict.fromkeys(self._timeout, _ABANDONED_SECONDS)

@@ -1,5 +1,6 @@
 """The demo model as the official client sees it."""
 
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -174,3 +175,11 @@ async def test_the_pause_comes_from_the_environment(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("OUTLAST_DEMO_WORD_DELAY_MS", "soon")
     with pytest.raises(ValueError, match="soon"):
         model_app()
+
+
+async def test_slowly_slows_the_words_down(client: AsyncOpenAI) -> None:
+    """So that people see a stream: 0.15 s before each word."""
+    started = time.monotonic()
+    stream = await client.responses.create(model="demo", input="tell slowly", max_output_tokens=1, stream=True)
+    assert [event async for event in stream][-1].type == "response.incomplete"
+    assert time.monotonic() - started >= 0.15
