@@ -1,7 +1,8 @@
 """Read ahead while a commit is under way, so that one commit takes all that came meanwhile."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -11,7 +12,7 @@ from outlast.protocol.events import WireEvent
 class Pump:
     """`async with Pump(stream) as pump`: `take` gives everything that has arrived, at least one batch or the end."""
 
-    def __init__(self, source: AsyncIterator[Sequence[WireEvent]]) -> None:
+    def __init__(self, source: AsyncGenerator[Sequence[WireEvent]]) -> None:
         self._source = source
         self._pending: list[WireEvent] = []
         self._arrived = asyncio.Event()
@@ -47,8 +48,9 @@ class Pump:
 
     async def _read(self) -> None:
         try:
-            async for batch in self._source:
-                self._pending.extend(batch)
-                self._arrived.set()
+            async with contextlib.aclosing(self._source) as source:
+                async for batch in source:
+                    self._pending.extend(batch)
+                    self._arrived.set()
         finally:
             self._arrived.set()

@@ -125,5 +125,6 @@ def end_of(calls: Sequence[CallRow]) -> RoundEnd:
         over_cap=False,
         incomplete=None,
         produced=False,
+        response_error=None,
         names=tuple((call.ordinal, f"{call.server_label}.{call.name}") for call in calls if call.action in _OURS),
     )

@@ -85,6 +85,8 @@ class RoundEnd:
     incomplete: str | None
     produced: bool
     response_error: JsonObject | None
+    # (ordinal, `label.tool`) of the calls to run or to ask for.
+    names: tuple[tuple[int, str], ...] = ()
 
 
 class Assembler:
@@ -143,6 +145,7 @@ class Assembler:
             client=bool(self._calls.ordinals("client")),
             refused=len(self._calls.ordinals("refused")),
             over_cap=self._calls.over_cap,
+            names=self._calls.names(),
             incomplete=incomplete,
             produced=any(
                 isinstance(slot, TextItem) and slot.type == "message" and slot.has_text for slot in self._slots

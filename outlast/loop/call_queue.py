@@ -90,6 +90,10 @@ class CallQueue:
         """Ordinals of the round's calls with this fate."""
         return tuple(row.ordinal for row in self._rows if row.action == action)
 
+    def names(self) -> tuple[tuple[int, str], ...]:
+        """(ordinal, `label.tool`) of the calls to run or to ask for."""
+        return tuple((row.ordinal, f"{row.label}.{row.name}") for row in self._rows if row.action in ("run", "ask"))
+
     def push(self, call: Call | Relayed) -> None:
         """A call the model has begun."""
         self._pending.append(call)

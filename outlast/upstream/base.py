@@ -4,7 +4,7 @@ A dialect translates, nothing more: it meets only prepared items (another type r
 and yields Responses-shaped `WireEvent`s, so the assembler knows one currency.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -83,7 +83,7 @@ class Upstream(Protocol):
         """The request of a round. Raises: TypeError for an unprepared item."""
         ...
 
-    def stream(self, request: UpstreamRequest, timeouts: Timeouts) -> AsyncIterator[Sequence[WireEvent]]:
+    def stream(self, request: UpstreamRequest, timeouts: Timeouts) -> AsyncGenerator[Sequence[WireEvent]]:
         """Batches of events as they arrive (all that one read brought), ending after the terminal event.
 
         Lifecycle events of the upstream are included (`response.completed` carries `usage`); the assembler drops them.

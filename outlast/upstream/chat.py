@@ -3,7 +3,7 @@
 `chat_messages` writes the transcript, `chat_stream` reads the answer; this file says the rest of the request.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from outlast.protocol import json
 from outlast.protocol.errors import UpstreamError
@@ -89,7 +89,7 @@ class ChatUpstream:
         }
         return UpstreamRequest(path="/chat/completions", body=json.dumps(body))
 
-    async def stream(self, request: UpstreamRequest, timeouts: Timeouts) -> AsyncIterator[Sequence[WireEvent]]:
+    async def stream(self, request: UpstreamRequest, timeouts: Timeouts) -> AsyncGenerator[Sequence[WireEvent]]:
         """The answer as Responses events. Close it (`aclosing`) when you stop early.
 
         Raises: UpstreamRefused, UpstreamAuth, UpstreamRateLimited, UpstreamUnavailable.

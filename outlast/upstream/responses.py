@@ -4,7 +4,7 @@ The output is relayed losslessly, the request never: the model server keeps noth
 and sees only functions (behaviour §7). What only an OpenAI server understands goes to one alone.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from outlast.protocol import events, items, json
 from outlast.protocol.errors import UpstreamError
@@ -74,7 +74,7 @@ class ResponsesUpstream:
         }
         return UpstreamRequest(path="/responses", body=json.dumps(body))
 
-    async def stream(self, request: UpstreamRequest, timeouts: Timeouts) -> AsyncIterator[Sequence[WireEvent]]:
+    async def stream(self, request: UpstreamRequest, timeouts: Timeouts) -> AsyncGenerator[Sequence[WireEvent]]:
         """The server's events as they are, keep-alives left out. Close it (`aclosing`) when you stop early.
 
         Raises: UpstreamRefused, UpstreamAuth, UpstreamRateLimited, UpstreamUnavailable.
