@@ -20,7 +20,8 @@ from outlast.protocol.events import WireEvent
 from outlast.protocol.json import JsonObject
 from outlast.protocol.responses import error_of, response_error, terminal_event
 from outlast.protocol.usage import Usage
-from outlast.store.base import Ending, ResponseRecord, ResponseStatus, Store
+from outlast.store.base import Ending, ResponseRecord, ResponseStatus
+from outlast.store.port import Store
 from outlast.upstream.base import Upstream
 
 T = TypeVar("T")

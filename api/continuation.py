@@ -23,7 +23,8 @@ from outlast.protocol.items import Item, McpApprovalRequest, McpApprovalResponse
 from outlast.protocol.json import JsonObject
 from outlast.protocol.requests import CreateResponse
 from outlast.protocol.tools import McpTool
-from outlast.store.base import Approval, CallRow, DecisionRequest, ResponseRecord, Store
+from outlast.store.base import Approval, CallRow, DecisionRequest, ResponseRecord
+from outlast.store.port import Store
 
 _VERDICTS = {"approved": True, "denied": False}
 

@@ -8,7 +8,8 @@ from outlast.loop.prepare import Reads
 from outlast.protocol.errors import InvalidRequest, PreviousResponseNotFound
 from outlast.protocol.items import Item, parse_item
 from outlast.protocol.requests import CreateResponse
-from outlast.store.base import ResponseRecord, Store, StoredItem
+from outlast.store.base import ResponseRecord, StoredItem
+from outlast.store.port import Store
 
 
 async def with_references(

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from outlast.protocol.errors import Unavailable
-from outlast.store.base import Store
+from outlast.store.port import Store
 
 # A worker beats every 10 s; three missed beats and it counts as gone.
 WORKER_SILENCE_SECONDS = 30.0

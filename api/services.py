@@ -9,7 +9,7 @@ from outlast.contracts import Timeouts
 from outlast.loop.prepare import Reads
 from outlast.loop.state import ApprovalMode
 from outlast.protocol.requests import RequestLimits
-from outlast.store.base import Store
+from outlast.store.port import Store
 
 
 class Catalog(Protocol):

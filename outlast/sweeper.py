@@ -29,7 +29,8 @@ from outlast.protocol.errors import OutlastError
 from outlast.protocol.events import WireEvent
 from outlast.protocol.json import JsonObject
 from outlast.protocol.responses import response_error, terminal_event
-from outlast.store.base import Ending, ResponseRecord, Store
+from outlast.store.base import Ending, ResponseRecord
+from outlast.store.port import Store
 
 log = logging.getLogger("outlast.sweeper")
 

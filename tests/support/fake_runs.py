@@ -17,7 +17,8 @@ from outlast.protocol.events import WireEvent
 from outlast.protocol.json import JsonObject
 from outlast.protocol.responses import error_of
 from outlast.protocol.usage import Usage
-from outlast.store.base import Approval, Begun, Commit, Ending, StepHandle, Store
+from outlast.store.base import Approval, Begun, Commit, Ending, StepHandle
+from outlast.store.port import Store
 
 Part = Callable[[str], Awaitable[None]]
 USAGE = Usage(input_tokens=3, output_tokens=2, total_tokens=5)

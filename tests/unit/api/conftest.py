@@ -13,7 +13,7 @@ from api.app import ApprovalDefaults, Services, create_app
 from api.deps import Principal, principal
 from outlast.contracts import Timeouts
 from outlast.protocol.requests import RequestLimits
-from outlast.store.base import Store
+from outlast.store.port import Store
 from outlast.store.sqlite import open_store
 from tests.support import api_client
 from tests.support.api_client import FakeCatalog

@@ -1,0 +1,179 @@
+"""The port to the record: responses, items, events, steps, calls, approvals, secrets.
+
+Rules every implementation keeps:
+
+* Every row carries the tenant and every query filters by it; a foreign id is as unknown as no id.
+* `append`, `commit` and `end` number events and allot output indexes, nobody else does: contiguous from 0 per response,
+  in one order over all processes. An event becomes visible to readers after its commit, never before.
+* A step's token is taken by `begin`; a write of an older token raises `StaleFence`, a write to an ended response raises
+  `ResponseEnded`, and neither leaves a trace.
+* `output_item.added` opens an `items` row at the allotted index, `output_item.done` closes it with the final item.
+* A decision, an ending, a claim are single conditional updates: one of any number of racers wins.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Protocol
+
+from outlast.protocol.events import WireEvent
+from outlast.protocol.json import JsonObject
+from outlast.store.base import (
+    Approval,
+    Begun,
+    Commit,
+    Committed,
+    Created,
+    Decided,
+    DecisionRequest,
+    Ending,
+    Frames,
+    Gone,
+    NewResponse,
+    ResponseRecord,
+    StepHandle,
+    StoredItem,
+    TerminalBuilder,
+)
+
+
+class Store(Protocol):
+    """The record, one process's view of it."""
+
+    # -- creation and reading ------------------------------------------------------------------------------------
+    async def create(self, new: NewResponse) -> Created:
+        """One transaction. Raises: ApprovalAlreadyDecided, NotFound (an approval), InvalidRequest (a withdrawn one)."""
+        ...
+
+    async def get(self, tenant: str, response_id: str) -> ResponseRecord | None:
+        """The row; None when unknown, foreign or deleted."""
+        ...
+
+    async def output(self, tenant: str, response_id: str) -> Sequence[JsonObject]:
+        """Public output items that are done, in index order."""
+        ...
+
+    async def input_items(self, tenant: str, response_id: str) -> Sequence[JsonObject]:
+        """Items of `GET /input_items`: inputs of the whole chain and outputs of its ancestors, oldest first."""
+        ...
+
+    async def chain(self, tenant: str, response_id: str) -> Sequence[StoredItem]:
+        """Ancestors and this response, oldest first. Raises: PreviousResponseNotFound naming a missing ancestor."""
+        ...
+
+    async def find_items(self, tenant: str, item_ids: Sequence[str]) -> Mapping[str, JsonObject]:
+        """Items by id over all stored responses of the tenant, newest copy; unknown ids are missing."""
+        ...
+
+    async def bindings(self, tenant: str, bindings_id: str) -> JsonObject:
+        """Tool bindings of a response. Raises: NotFound."""
+        ...
+
+    async def secret(self, tenant: str, secret_id: str) -> JsonObject | None:
+        """Unsealed; None when purged."""
+        ...
+
+    async def set_workflow(self, tenant: str, response_id: str, *, old: str, new: str) -> bool:
+        """Move a response to another workflow; False when somebody else did."""
+        ...
+
+    async def delete(self, tenant: str, response_id: str) -> ResponseRecord | None:
+        """Hide and purge items, events, secrets; withdraw open asks; close a parked run. The row before, or None."""
+        ...
+
+    # -- steps ---------------------------------------------------------------------------------------------------
+    async def begin(
+        self,
+        tenant: str,
+        response_id: str,
+        step: str,
+        *,
+        workflow_id: str | None,
+        chain: bool = False,
+        calls: int | None = None,
+    ) -> Begun | Committed | Gone:
+        """Take the step's next token; read what the attempt needs in one transaction (`calls`: of this round)."""
+        ...
+
+    async def append(self, handle: StepHandle, events: Sequence[WireEvent], commit: Commit | None = None) -> int:
+        """Durably append; the last sequence number. Raises: StaleFence, ResponseEnded."""
+        ...
+
+    async def finish(
+        self, handle: StepHandle, events: Sequence[WireEvent], commit: Commit, terminal: TerminalBuilder
+    ) -> ResponseRecord:
+        """As `append` with `commit.ending` and the terminal event in one transaction; the ended row."""
+        ...
+
+    async def end(
+        self, tenant: str, response_id: str, ending: Ending, terminal: TerminalBuilder, *, closing: bool = True
+    ) -> tuple[ResponseRecord | None, bool]:
+        """End without a step (cancel, failed start): open items are closed as incomplete first. (row, whether we won);
+        who does not win writes nothing. Open asks are withdrawn."""
+        ...
+
+    # -- streaming -----------------------------------------------------------------------------------------------
+    def follow(self, tenant: str, response_id: str, after: int) -> AsyncIterator[Frames]:
+        """Frames with numbers > `after`, replay and tail in one, ending after the terminal one."""
+        ...
+
+    # -- approvals -----------------------------------------------------------------------------------------------
+    async def approval(self, tenant: str, approval_id: str) -> Approval | None:
+        """One ask."""
+        ...
+
+    async def approvals(
+        self, tenant: str, *, status: str | None = None, response_id: str | None = None
+    ) -> Sequence[Approval]:
+        """Asks, oldest first; `response_id`: listed by it."""
+        ...
+
+    async def decide(self, tenant: str, wish: DecisionRequest) -> Decided:
+        """One conditional update, the deadline in its WHERE. Raises: NotFound; ApprovalAlreadyDecided naming the winner
+        for a contradicting wish or a taken ask."""
+        ...
+
+    async def expire(self, tenant: str, response_id: str, now: float) -> int:
+        """Expire overdue asks of a response; how many."""
+        ...
+
+    # -- parked runs ---------------------------------------------------------------------------------------------
+    async def parked_on(self, tenant: str, response_id: str) -> str | None:
+        """The workflow parked on this response, None when none is."""
+        ...
+
+    async def leave_park(self, tenant: str, workflow_id: str, response_id: str) -> str | None:
+        """Close the parked run, or, when a continuation has claimed it, that response's id."""
+        ...
+
+    # -- processes and repair ------------------------------------------------------------------------------------
+    async def beat(self, worker_id: str, kind: str, now: float) -> None:
+        """A live row in `workers`."""
+        ...
+
+    async def workers_alive(self, since: float) -> int:
+        """How many beat after `since`."""
+        ...
+
+    async def stale(self, *, silent_since: float, limit: int, lease_until: float) -> Sequence[ResponseRecord]:
+        """Non-terminal responses silent since then whose lease is free; leased to the caller until `lease_until`."""
+        ...
+
+    async def parked(self, *, limit: int, lease_until: float) -> Sequence[tuple[str, str, str]]:
+        """(tenant, workflow id, response id) of parked runs, leased alike."""
+        ...
+
+    async def steps_begun(self, tenant: str, response_id: str) -> bool:
+        """Whether any step of the response was begun."""
+        ...
+
+    async def purge(self, tenant: str, response_id: str) -> bool:
+        """Purge an ended `store:false` response, when its reader has the terminal frame; False: nothing to purge."""
+        ...
+
+    async def purge_transient(self, now: float) -> int:
+        """Purge `store:false` responses ended more than 60 s ago, and secrets kept a week for open asks; how many
+        responses."""
+        ...
+
+    async def aclose(self) -> None:
+        """Stop the writer, close the connections."""
+        ...
