@@ -10,6 +10,7 @@
     ├── PayloadTooLarge                413
     ├── Unauthorized                   401
     ├── Forbidden                      403
+    ├── ToolServerUnavailable          424: a server whose tools are `required` could not be listed
     ├── UpstreamError                  what a model server answered or failed to answer
     │   ├── UpstreamRefused            its 4xx, passed on
     │   ├── UpstreamAuth               502, code upstream_auth
@@ -131,6 +132,14 @@ class Forbidden(OutlastError):
     status = 403
     type = "permission_error"
     default_code = "forbidden"
+
+
+class ToolServerUnavailable(OutlastError):
+    """An MCP server marked `required` could not be listed; without the mark the run goes on without it."""
+
+    status = 424
+    type = "invalid_request_error"
+    default_code = "mcp_list_tools_failed"
 
 
 class UpstreamError(OutlastError):
