@@ -192,21 +192,25 @@ def _process(arguments: argparse.Namespace) -> int:
 
 
 async def _until_stopped(compose: Compose, settings: Settings) -> None:
-    stopped = asyncio.Event()
+    """Compose, wait for SIGINT or SIGTERM, also while composing, and close everything in reverse."""
+    # One task opens and closes: a task group must be left by the task that entered it.
+    task = asyncio.current_task()
+    assert task is not None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopped.set)
+        loop.add_signal_handler(number, _cancel_once, task)
     async with AsyncExitStack() as stack:
-        composing = asyncio.ensure_future(compose(settings, stack))
-        waiting = asyncio.ensure_future(stopped.wait())
-        # A Ctrl-C during the start ends it too.
-        await asyncio.wait({composing, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        if not composing.done():
-            composing.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await composing
-        await waiting
-        print("Stopping ...", flush=True)
+        try:
+            await compose(settings, stack)
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            print("Stopping ...", flush=True)
+
+
+def _cancel_once(task: asyncio.Task[None]) -> None:
+    # Not uncancelled by the task, so a second Ctrl-C does not cut its clean-up short.
+    if not task.cancelling():
+        task.cancel()
 
 
 # -- arguments -----------------------------------------------------------------------------------------------------
