@@ -102,7 +102,7 @@ class CallLlmActivity:
                 assert_never(begun)
 
     async def _begun(self, request: CallLlmInput, step: CallLlm, begun: Begun) -> LlmOutcome:
-        opening = [*_in_progress(begun.handle.record), *begun.closing]
+        opening = [*_in_progress(begun.handle.record), *_abandoned(begun)]
         if begun.calls:
             end = rounds.end_of(begun.calls)
             return await self._commit(_Attempt(request, step, begun, Bindings("")), replace(end, events=opening))
@@ -195,3 +195,9 @@ def _in_progress(record: ResponseRecord) -> list[WireEvent]:
         return []
     facts = replace(record.facts, status="in_progress")
     return [lifecycle(events.IN_PROGRESS, build_response(facts, []))]
+
+
+def _abandoned(begun: Begun) -> list[WireEvent]:
+    """What closes the items an earlier attempt left open, but for its announced calls: those are still to run."""
+    running = {call.item_id for call in begun.calls if call.action == "run"}
+    return [event for event in begun.closing if event.item_id not in running]
