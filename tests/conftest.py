@@ -1,0 +1,14 @@
+"""One Temporal development server per test process, started by the first test that needs one."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from outlast.devserver import DevServer
+
+
+@pytest.fixture(scope="session")
+async def temporal(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[DevServer]:
+    """A running server with our search attributes. Every test uses a queue of its own."""
+    async with DevServer(tmp_path_factory.mktemp("temporal"), port=0, ui_port=0) as server:
+        yield server
