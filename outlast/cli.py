@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 
 from activities.base import Deps
 from api.app import ApprovalDefaults, Services, create_app
-from outlast import approvals_client, banner, ports
+from outlast import approvals_client, banner
 from outlast import settings as config
 from outlast.demo.front import beside
 from outlast.demo.model import model_app
@@ -118,7 +118,7 @@ async def work(opened: Ports, stack: AsyncExitStack) -> None:
         on_deadline=settings.approvals.on_deadline,
     )
     await stack.enter_async_context(create_worker(opened.client, settings.temporal.task_queue, deps))
-    sweeper = Sweeper(opened.store, opened.runs, ports.timeouts(settings))
+    sweeper = Sweeper(opened.store, opened.runs, opened.timeouts)
     await _background(stack, sweeper.run_forever(), "sweeper")
     await _background(stack, _beat(opened), "beat")
 
@@ -158,7 +158,7 @@ def _services(opened: Ports, ui_url: str | None) -> Services:
         ),
         parallel_tool_calls=limits.parallel_tool_calls,
         approvals=ApprovalDefaults(ApprovalMode(settings.approvals.mode), settings.approvals.deadline_seconds),
-        timeouts=ports.timeouts(settings),
+        timeouts=opened.timeouts,
         clock=time.time,
         ui_url=ui_url,
     )

@@ -1,5 +1,6 @@
 """The ports a process is composed of, built from settings and closed in reverse."""
 
+import functools
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 from sqlalchemy import make_url
 from temporalio.client import Client
 
+from outlast import failpoints
 from outlast.catalog import Catalog
 from outlast.contracts import Timeouts
 from outlast.mcp.client import McpClients
@@ -21,7 +23,7 @@ KEY_FILE = "secrets.key"
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Everything that is opened once a process."""
+    """Everything that is opened once a process. `timeouts`: they travel in a run's start input."""
 
     settings: Settings
     client: Client
@@ -29,6 +31,7 @@ class Ports:
     catalog: Catalog
     mcp: McpClients
     runs: Runs
+    timeouts: Timeouts
 
 
 async def open_ports(stack: AsyncExitStack, settings: Settings, *, temporal: str, demo_url: str | None) -> Ports:
@@ -39,13 +42,13 @@ async def open_ports(stack: AsyncExitStack, settings: Settings, *, temporal: str
     stack.push_async_callback(store.aclose)
     catalog = Catalog(settings, demo_url)
     stack.push_async_callback(catalog.aclose)
-    mcp = McpClients()
+    mcp = McpClients(on_dispatched=functools.partial(failpoints.hit, failpoints.AFTER_DISPATCH))
     stack.push_async_callback(mcp.aclose)
-    return Ports(settings, client, store, catalog, mcp, Runs(client, settings.temporal.task_queue))
+    runs = Runs(client, settings.temporal.task_queue)
+    return Ports(settings, client, store, catalog, mcp, runs, _timeouts(settings))
 
 
-def timeouts(settings: Settings) -> Timeouts:
-    """The time-outs that travel in a run's start input."""
+def _timeouts(settings: Settings) -> Timeouts:
     limits = settings.limits
     return Timeouts(
         llm=limits.round_seconds + 60,

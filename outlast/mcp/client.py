@@ -7,6 +7,7 @@ turned out dead before anything left, or the server refused the request's header
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -48,10 +49,14 @@ class _Again:
 
 
 class McpClients:
-    """Implements `McpPort`. Belongs to the event loop it is first used in."""
+    """Implements `McpPort`. Belongs to the event loop it is first used in.
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    `on_dispatched` is called each time a tool call's request has left and nothing of its answer was read.
+    """
+
+    def __init__(self, limits: Limits | None = None, *, on_dispatched: Callable[[], None] | None = None) -> None:
         self._limits = limits if limits is not None else Limits()
+        self._on_dispatched = on_dispatched
         self._sessions: dict[_Key, Session] = {}
         self._owners: set[asyncio.Task[None]] = set()
 
@@ -171,7 +176,7 @@ class McpClients:
     async def _call_once(
         self, session: Session, request: mcp_types.CallToolRequest, deadline: float
     ) -> ToolOutcome | _Again:
-        exchange = Exchange()
+        exchange = Exchange(on_dispatched=self._on_dispatched)
         try:
             result = await session.run(lambda client: client.send_request(request, _RESULT), exchange, deadline)
         except TimeoutError:

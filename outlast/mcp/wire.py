@@ -16,7 +16,7 @@ import contextlib
 import functools
 import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -45,6 +45,8 @@ class Exchange:
     rpc_error: bool = False
     failure: str | None = None
     over_cap: bool = False
+    # Told when the whole request was handed to the operating system; nothing of the answer has been read then.
+    on_dispatched: Callable[[], None] | None = None
 
     @property
     def may_have_arrived(self) -> bool:
@@ -54,6 +56,8 @@ class Exchange:
     async def trace(self, event: str, _: Mapping[str, object]) -> None:
         """The connection pool's progress hook."""
         self.phase = event
+        if self.on_dispatched is not None and event.endswith(".send_request_body.complete"):
+            self.on_dispatched()
 
 
 current: ContextVar[Exchange | None] = ContextVar("outlast_mcp_exchange", default=None)

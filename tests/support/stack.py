@@ -8,13 +8,14 @@ import sys
 import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
 from openai import AsyncOpenAI
 
 from outlast import cli
+from outlast.contracts import Timeouts
 from outlast.demo.model import model_app
 from outlast.demo.serving import running
 from outlast.ports import Ports, open_ports
@@ -44,11 +45,18 @@ class Outlast:
 
 
 @asynccontextmanager
-async def outlast(given: Settings, *, work: bool = True, desk: bool = True) -> AsyncIterator[Outlast]:
-    """API and, unless told otherwise, a worker in this process, with the demo world beside them."""
+async def outlast(
+    given: Settings, *, work: bool = True, desk: bool = True, timeouts: Timeouts | None = None
+) -> AsyncIterator[Outlast]:
+    """API and, unless told otherwise, a worker in this process, with the demo world beside them.
+
+    `timeouts`: of the runs started here, whichever process works for them.
+    """
     async with AsyncExitStack() as stack:
         demo_url = await stack.enter_async_context(running(model_app(word_delay=0)))
         opened = await open_ports(stack, given, temporal=given.temporal_address, demo_url=f"{demo_url}/v1")
+        if timeouts is not None:
+            opened = replace(opened, timeouts=timeouts)
         if work:
             await cli.work(opened, stack)
         url = await cli.serve(opened, stack, desk=desk)
