@@ -10,7 +10,11 @@ SMALL_BODY_BYTES = 64 * 1024
 
 
 async def read(request: Request, limit: int) -> bytes:
-    """The raw body. Raises: PayloadTooLarge before more than `limit` bytes are held."""
+    """The raw body. Raises: PayloadTooLarge before more than `limit` bytes are held.
+
+    The rest of a refused body is left to the server, which discards it: closing on a client that still sends would
+    reset the connection, and the client would never see the answer.
+    """
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and int(announced) > limit:
         raise _too_large(limit)

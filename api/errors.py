@@ -23,7 +23,6 @@ from outlast.protocol.errors import (
     InvalidRequest,
     NotFound,
     OutlastError,
-    PayloadTooLarge,
     Unavailable,
     UpstreamError,
 )
@@ -95,9 +94,6 @@ def _headers(error: OutlastError) -> dict[str, str]:
         headers["x-should-retry"] = "false"
     if isinstance(error, ResponseFailed):
         headers[RESPONSE_ID_HEADER] = error.response_id
-    if isinstance(error, PayloadTooLarge):
-        # The rest of the body is not read: the connection cannot carry another request.
-        headers["connection"] = "close"
     return headers
 
 
