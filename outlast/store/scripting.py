@@ -50,8 +50,8 @@ class Query:
         build = self._build
         statement = build if isinstance(build, ClauseElement) else build(dialect.name)
         compiled = statement.compile(dialect=dialect)
-        # A literal in the construct would be a parameter no caller passes: write it with `lit` (SQLite's LIMIT makes one
-        # of its own unless an OFFSET is given).
+        # A literal in the construct would be a parameter no caller passes: write it with `lit` (SQLite's LIMIT makes
+        # one of its own unless an OFFSET is given).
         constants = {name: value for name, value in (compiled.params or {}).items() if value is not None}
         if constants:
             raise TypeError(f"statement with inline parameters {sorted(constants)}: {compiled}")

@@ -105,9 +105,11 @@ class Writer:
             members = self._collect()
             if members:
                 self._commit_group(members)
-                self._deliver(members)
             if self._scrub_due:
                 self._scrub_due = not self._scrub()
+            # After the scrub: who has purged something may rely on it.
+            if members:
+                self._deliver(members)
             if self._watchers and (version := self._data_version()) != self._version:
                 self._version = version
                 self._on_loop(self._foreign)
@@ -144,17 +146,20 @@ class Writer:
             self._abandon(members, error)
 
     def _run_member(self, member: _Member, *, alone: bool) -> None:
-        """One script; its failure undoes its own work only. Raises sqlite3.Error when the whole transaction is lost."""
+        """One script; its failure undoes its own work only.
+
+        Raises: sqlite3.OperationalError when the whole transaction is lost.
+        """
         connection = self._connection
         if not alone:
             connection.execute("SAVEPOINT member")
         try:
             member.value = self._drive(member)
-        except sqlite3.IntegrityError as error:
-            member.error = InternalError(f"the store refused a row: {error}")
+        except sqlite3.OperationalError:
+            raise  # disk full, I/O error: SQLite may have rolled everything back
+        except sqlite3.Error as error:
+            member.error = InternalError(f"the store refused a statement: {error}")
             member.error.__cause__ = error
-        except sqlite3.Error:
-            raise
         except Exception as error:  # noqa: BLE001  # handed to the caller, whoever it is
             member.error = error
         if member.error is not None:

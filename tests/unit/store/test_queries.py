@@ -1,0 +1,144 @@
+"""Statements, migrations and the writer's refusals, without a response."""
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects.postgresql import asyncpg
+
+from outlast.protocol.errors import ConfigurationError, InternalError, Unavailable
+from outlast.store import appending, asking, creating, ending, reading, records, repair
+from outlast.store.scripting import Query, Script, Statement, lit
+from outlast.store.sealed import Sealed, load_sealer
+from outlast.store.sqlite import open_store
+from outlast.store.tables import metadata, workers
+from outlast.store.writer import Stats, Writer
+from tests.support.store_world import create
+
+
+def _queries() -> Iterator[Query]:
+    for module in (appending, asking, creating, ending, reading, records, repair):
+        for value in vars(module).values():
+            several = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else [value]
+            yield from (each for each in several if isinstance(each, Query))
+
+
+def test_every_statement_compiles_for_both_dialects_with_the_same_parameters() -> None:
+    """PostgreSQL runs the same scripts: no literal becomes a parameter, no construct is SQLite's own."""
+    queries = list(_queries())
+    assert len(queries) > 60
+    for query in queries:
+        for dialect in (sqlite.dialect(), asyncpg.dialect()):  # type: ignore[no-untyped-call]  # SQLAlchemy's gap
+            assert query.on(dialect).sql
+
+
+async def test_the_migrations_build_exactly_the_tables_of_the_metadata(tmp_path: Path) -> None:
+    """Nothing to add, nothing to drop."""
+    store = await open_store(tmp_path / "o.db", tmp_path / "k")
+    await store.aclose()
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'o.db'}")
+    with engine.connect() as connection:
+        difference = compare_metadata(MigrationContext.configure(connection), metadata)
+    engine.dispose()
+    assert difference == []
+
+
+async def test_opening_a_file_at_head_changes_nothing_and_several_may_open_a_new_one(tmp_path: Path) -> None:
+    """Four at once, on no file; all write to the same database under the same key."""
+    stores = await asyncio.gather(*(open_store(tmp_path / "a b" / "o.db", tmp_path / "k") for _ in range(4)))
+    for n, store in enumerate(stores):
+        await create(store, str(n))
+    assert [await stores[0].get("default", f"resp_{n}") is not None for n in range(4)] == [True] * 4
+    for store in stores:
+        await store.aclose()
+
+
+async def test_a_file_that_is_no_database_is_a_configuration_error(tmp_path: Path) -> None:
+    """It names the file and is left as it is."""
+    (tmp_path / "o.db").write_text("not a database, and longer than its header would be, so it is read" * 20)
+    with pytest.raises(ConfigurationError, match=r"o\.db"):
+        await open_store(tmp_path / "o.db", tmp_path / "k")
+
+
+async def test_a_row_refused_by_the_database_is_a_bug_of_its_member_only(tmp_path: Path) -> None:
+    """The same id twice: the second create is an internal error, its neighbour is committed."""
+    store = await open_store(tmp_path / "o.db", tmp_path / "k")
+    await create(store, "a")
+    results = await asyncio.gather(create(store, "a"), create(store, "b"), return_exceptions=True)
+    assert isinstance(results[0], InternalError)
+    assert not isinstance(results[1], BaseException)
+    await store.aclose()
+
+
+async def test_a_transaction_that_cannot_begin_fails_all_its_members_as_unavailable(tmp_path: Path) -> None:
+    """Another connection holds the write lock for longer than we wait; afterwards writing works again."""
+    store = await open_store(tmp_path / "o.db", tmp_path / "k")
+    await store.aclose()
+    writer = Writer(tmp_path / "o.db", lambda _: None, lambda: None, Stats())
+    count = Query(sa.select(sa.func.count()).select_from(workers))
+
+    def impatient() -> Script[None]:
+        yield Statement(Query(sa.text("PRAGMA busy_timeout=0")), {})
+
+    def read() -> Script[int]:
+        rows = yield Statement(count, {})
+        found: int = rows[0][0]
+        return found
+
+    await writer.write("", impatient())
+    blocker = sqlite3.connect(tmp_path / "o.db", isolation_level=None)
+    blocker.execute("BEGIN IMMEDIATE")
+    refused = await asyncio.gather(writer.write("a", read()), writer.write("b", read()), return_exceptions=True)
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    assert [type(error) for error in refused] == [Unavailable, Unavailable]
+    assert await writer.write("a", read()) == 0
+    await writer.aclose()
+
+
+def test_a_constant_that_would_become_a_parameter_is_refused() -> None:
+    """It must be written with `lit`."""
+    with pytest.raises(TypeError, match="inline parameters"):
+        Query(sa.select(workers.c.id).where(workers.c.kind == "x")).on(sqlite.dialect())
+    assert Query(sa.select(workers.c.id).where(workers.c.kind == lit("x"))).on(sqlite.dialect()).arrange({}) == ()
+
+
+def test_a_sealed_row_opens_only_where_it_was_sealed(tmp_path: Path) -> None:
+    """Another tenant, another id, another key, altered bytes: each is refused; a reloaded key file opens it."""
+    sealer = load_sealer(tmp_path / "k")
+    sealed = sealer.seal("t", "sec_1", {"authorization": "x"})
+    assert load_sealer(tmp_path / "k").open("t", "sec_1", sealed) == {"authorization": "x"}
+    for tenant, secret_id, row in (
+        ("u", "sec_1", sealed),
+        ("t", "sec_2", sealed),
+        ("t", "sec_1", Sealed(sealed.key_id, sealed.data[:-1] + b"\0\0")),
+    ):
+        with pytest.raises(InternalError):
+            sealer.open(tenant, secret_id, row)
+    with pytest.raises(ConfigurationError, match="other"):
+        sealer.open("t", "sec_1", Sealed("other", sealed.data))
+
+
+def test_an_added_key_seals_and_the_old_one_still_opens(tmp_path: Path) -> None:
+    """Rotation: the newest line is used."""
+    old = load_sealer(tmp_path / "k").seal("t", "s", {"a": 1})
+    load_sealer(tmp_path / "other")
+    with (tmp_path / "k").open("a") as file:
+        file.write((tmp_path / "other").read_text())
+    both = load_sealer(tmp_path / "k")
+    assert both.open("t", "s", old) == {"a": 1}
+    assert both.seal("t", "s", {}).key_id == (tmp_path / "other").read_text().split()[0]
+
+
+def test_a_broken_key_file_is_a_configuration_error(tmp_path: Path) -> None:
+    """Empty or not ours."""
+    for text in ("", "one two three", "id not-base64!"):
+        (tmp_path / "k").write_text(text)
+        with pytest.raises(ConfigurationError, match="key file"):
+            load_sealer(tmp_path / "k")
