@@ -26,6 +26,9 @@ from outlast.protocol.tools import McpTool
 from outlast.store.base import Approval, CallRow, DecisionRequest, ResponseRecord
 from outlast.store.port import Store
 
+# As many names, and as much of each, as a model round puts into its batch.
+_NAMED_CALLS = 32
+_NAME_LENGTH = 80
 _VERDICTS = {"approved": True, "denied": False}
 
 
@@ -57,6 +60,14 @@ class Plan:
     def ask(self) -> tuple[int, ...]:
         """Ordinals to list again."""
         return tuple(range(len(self.approved), len(self.approved) + len(self.undecided)))
+
+    @property
+    def names(self) -> tuple[tuple[int, str], ...]:
+        """`label.tool` by ordinal, for Temporal's UI; none when there are too many to carry in history."""
+        asks = [*(one.approval for one in self.approved), *self.undecided]
+        if len(asks) > _NAMED_CALLS:
+            return ()
+        return tuple((i, f"{ask.server_label}.{ask.name}"[:_NAME_LENGTH]) for i, ask in enumerate(asks))
 
     @property
     def relist(self) -> tuple[str, ...]:

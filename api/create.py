@@ -106,7 +106,7 @@ def _first_state(request: CreateResponse, response_id: str, plan: Plan, ports: S
         mode=_mode(request, ports),
         budgets=budgets,
         tool_calls=len(plan.run),
-        batch=Batch(round=0, run=plan.run, ask=plan.ask),
+        batch=Batch(round=0, run=plan.run, ask=plan.ask, names=plan.names),
         now=now,
         approval_deadline=ports.approvals.deadline_seconds,
     )
