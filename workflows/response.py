@@ -12,8 +12,9 @@ Rules:
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TypeVar, assert_never
 
 from temporalio import workflow
@@ -41,6 +42,7 @@ with workflow.unsafe.imports_passed_through():
     from outlast.loop.state import (
         MAX_STATE_BYTES,
         AskOutcome,
+        Batch,
         CallLlm,
         Ended,
         ExecuteTools,
@@ -58,6 +60,8 @@ with workflow.unsafe.imports_passed_through():
     )
     from outlast.protocol import json
 
+    from workflows import showing
+
 T = TypeVar("T")
 
 
@@ -73,6 +77,7 @@ class ResponseWorkflow:
         self._served = [run.state.response_id]
         self._gate_open = False
         self._parked = False
+        self._pending = 0
         # Counts wake-ups, so that one arriving between a read and the wait is not lost.
         self._wakes = 0
         self._resumes: list[str] = []
@@ -81,16 +86,18 @@ class ResponseWorkflow:
     @workflow.run
     async def run(self, run: RunInput) -> None:
         """Serve the first response, then every continuation that takes the parked run."""
-        while True:
-            await self._respond()
-            if not self._parked:
-                break
-            resumed = await self._park()
-            if resumed.state is None:
-                break
-            self._take(resumed, resumed.state)
-        # A handler cut off here would leave its sender without an answer.
-        await workflow.wait_condition(workflow.all_handlers_finished)
+        try:
+            while True:
+                await self._respond()
+                if not self._parked:
+                    break
+                resumed = await self._park()
+                if resumed.state is None:
+                    break
+                self._take(resumed, resumed.state)
+        finally:
+            # A handler cut off here would leave its sender without an answer.
+            await workflow.wait_condition(workflow.all_handlers_finished)
 
     # -- one response ----------------------------------------------------------------------------------------------
 
@@ -141,7 +148,15 @@ class ResponseWorkflow:
             async with slots:
                 return await self._execute_tool(step.round, ordinal)
 
-        done = await asyncio.gather(*(one(ordinal) for ordinal in step.ordinals))
+        tasks = [asyncio.create_task(one(ordinal)) for ordinal in step.ordinals]
+        try:
+            done = await asyncio.gather(*tasks)
+        except (FailureError, asyncio.CancelledError):
+            # `gather` leaves the others running: they would start calls of a response that is being ended.
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            raise
         at = max(result.at for result in done)
         if any(result.gone for result in done):
             # The row says how it ended; this side only has to stop.
@@ -181,16 +196,19 @@ class ResponseWorkflow:
             result_type=AskOutcome,
             start_to_close_timeout=timedelta(seconds=self._run.timeouts.ask),
             retry_policy=contracts.STORE_RETRY,
-            summary=", ".join(self._state.batch.name(n) for n in step.ordinals)[:200],
+            summary=showing.names(self._state.batch, step.ordinals)[:200],
         )
         self._parked = outcome.parked
         if outcome.finished is None or outcome.parked:
             self._publish_pending(len(step.ordinals))
+        else:
+            self._close_gate()
         return outcome
 
     async def _finish(self, ended: Ended) -> FinishOutcome:
-        from_state = self._guarded(FinishInput(self._run.tenant, _ending_with(self._state, ended)))
-        return await self._local(contracts.FINISH_RESPONSE, from_state, FinishOutcome)
+        # Without the batch, the one part that can outgrow the limit: an oversized state must still be able to end.
+        state = replace(self._state, phase=Phase.ENDING, ended=ended, batch=Batch(self._state.batch.round))
+        return await self._local(contracts.FINISH_RESPONSE, FinishInput(self._run.tenant, state), FinishOutcome)
 
     async def _end_after(self, error: BaseException) -> None:
         """End the response a failure or a cancellation has stopped, unless somebody has ended it."""
@@ -201,7 +219,8 @@ class ResponseWorkflow:
             kind = cause.type if isinstance(cause, ApplicationError) else None
             ended = Ended(Status.FAILED, code=kind or "step_failed")
         self._parked = False
-        self._state = absorb(self._state, await self._finish(ended))
+        self._close_gate()
+        self._state = absorb(self._state, await _to_its_end(self._finish(ended)))
 
     # -- waiting for people ----------------------------------------------------------------------------------------
 
@@ -212,12 +231,14 @@ class ResponseWorkflow:
             seen = self._wakes
             view = await self._local(contracts.READ_GATE, gate, GateView)
             if view.gone:
-                self._gate_open = False
+                self._close_gate()
                 return FinishOutcome(Ended(Status.CANCELLED))
             if view.pending == 0:
-                self._gate_open = False
-                self._publish_pending(0)
+                self._close_gate()
                 return GateOutcome(view.approved, view.failed, view.at)
+            self._publish_pending(view.pending)
+            asked = showing.names(self._state.batch, self._state.batch.ask)
+            self._show_text(f"Waiting for {view.pending} approval(s): {asked}")
             await self._sleep_until_woken(seen, view.deadline_in)
             if view.deadline_in is not None and self._wakes == seen:
                 await self._local(contracts.EXPIRE_ASKS, gate, GateView)
@@ -232,28 +253,41 @@ class ResponseWorkflow:
     async def _park(self) -> Resumed:
         """Wait until a continuation takes this run, or the park time is over. Nothing is open meanwhile."""
         self._show_text("Parked: waiting for an approval and the caller's next request.")
+        try:
+            return await self._until_taken(workflow.now() + timedelta(seconds=self._run.timeouts.park))
+        except (FailureError, asyncio.CancelledError) as error:
+            if not is_cancelled_exception(error):
+                raise
+            # A row that still offers this run would send its next caller here. Who has taken it already ends with it.
+            left = await self._leave_park(None)
+            if left.state is not None:
+                self._take(left, left.state)
+                await self._end_after(error)
+            raise
+
+    async def _until_taken(self, end: datetime) -> Resumed:
         while True:
+            # A wake-up nobody's row confirms must not make the park longer.
+            left = max(end - workflow.now(), timedelta())
             with contextlib.suppress(TimeoutError):
-                await workflow.wait_condition(
-                    lambda: bool(self._resumes),
-                    timeout=timedelta(seconds=self._run.timeouts.park),
-                    timeout_summary="park time",
-                )
-            by = self._resumes.pop(0) if self._resumes else None
-            resumed = await self._local(
-                contracts.LEAVE_PARK, ParkInput(self._run.tenant, self._state.response_id, by), Resumed
-            )
+                await workflow.wait_condition(lambda: bool(self._resumes), timeout=left, timeout_summary="park time")
+            resumed = await self._leave_park(self._resumes.pop(0) if self._resumes else None)
             if resumed.state is not None or resumed.closed:
                 return resumed
 
+    async def _leave_park(self, by: str | None) -> Resumed:
+        return await self._local(
+            contracts.LEAVE_PARK, ParkInput(self._run.tenant, self._state.response_id, by), Resumed
+        )
+
     def _take(self, resumed: Resumed, state: RunState) -> None:
         self._parked = False
-        self._gate_open = False
+        self._close_gate()
         self._state = state
         self._model = resumed.model
         self._served = [*self._served, state.response_id][-contracts.MAX_RESPONSES_PER_RUN :]
         workflow.upsert_search_attributes(
-            [contracts.RESPONSES_KEY.value_set(self._served), contracts.PENDING_KEY.value_set(0)]
+            [contracts.RESPONSES_KEY.value_set(self._served), contracts.MODEL_KEY.value_set(self._model[:255])]
         )
 
     # -- messages --------------------------------------------------------------------------------------------------
@@ -303,9 +337,13 @@ class ResponseWorkflow:
             await self._decide(decision, "temporal-signal")
 
     async def _decide(self, decision: Decision, how: str) -> Verdict:
-        verdict = await self._local(contracts.DECIDE_APPROVAL, DecideInput(self._run.tenant, decision, how), Verdict)
-        self._wakes += 1
-        return verdict
+        try:
+            return await self._local(contracts.DECIDE_APPROVAL, DecideInput(self._run.tenant, decision, how), Verdict)
+        except FailureError:
+            # Raised from a signal it would fail the run. Whether it was decided, the row says.
+            return Verdict(decision.approval_id)
+        finally:
+            self._wakes += 1
 
     # -- helpers ---------------------------------------------------------------------------------------------------
 
@@ -327,29 +365,28 @@ class ResponseWorkflow:
         return argument
 
     def _publish_pending(self, count: int) -> None:
-        workflow.upsert_search_attributes([contracts.PENDING_KEY.value_set(count)])
-        if count and not self._parked:
-            self._show_text(
-                f"Waiting for {count} approval(s): {', '.join(n for _, n in self._state.batch.names)}"[:400]
-            )
+        if count != self._pending:
+            self._pending = count
+            workflow.upsert_search_attributes([contracts.PENDING_KEY.value_set(count)])
+
+    def _close_gate(self) -> None:
+        self._gate_open = False
+        self._publish_pending(0)
 
     def _show(self, step: Step) -> None:
-        match step:
-            case CallLlm():
-                text = f"Calling {self._model}, round {step.round}"
-            case ExecuteTools():
-                text = "Running " + ", ".join(self._state.batch.name(n) for n in step.ordinals)[:400]
-            case InterruptForApproval():
-                text = "Asking for approval: " + ", ".join(self._state.batch.name(n) for n in step.ordinals)[:400]
-            case Finish():
-                text = f"Ending: {step.ended.status}"
-            case _:
-                assert_never(step)
-        self._show_text(text)
+        # The last mark belongs to the step before.
+        self._mark = Mark()
+        self._show_text(showing.text(step, self._model, self._state.batch))
 
     def _show_text(self, text: str) -> None:
         workflow.set_current_details(f"**{self._state.response_id}**\n\n{text}")
 
 
-def _ending_with(state: RunState, ended: Ended) -> RunState:
-    return replace(state, phase=Phase.ENDING, ended=ended)
+async def _to_its_end(ending: Awaitable[T]) -> T:
+    """Obey a cancellation that arrives meanwhile only afterwards: without its end a response would stay open."""
+    task = asyncio.ensure_future(ending)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
