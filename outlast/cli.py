@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import signal
@@ -138,9 +139,12 @@ async def serve(opened: Ports, stack: AsyncExitStack, *, ui_url: str | None = No
     try:
         return await stack.enter_async_context(running(app, host=settings.host, port=settings.port))
     except OSError as error:
-        raise ConfigurationError(
-            f"port {settings.port} on {settings.host} is taken ({error.strerror}): choose another one with --port"
-        ) from error
+        where, why = f"port {settings.port} on {settings.host}", error.strerror
+        if error.errno == errno.EADDRINUSE:
+            said = f"{where} is taken by another program: stop it or choose another with --port"
+        else:
+            said = f"cannot listen on {where} ({why}): choose others with --host and --port"
+        raise ConfigurationError(said) from error
 
 
 def _services(opened: Ports, ui_url: str | None) -> Services:
