@@ -1,0 +1,164 @@
+"""An API in this process, workers in processes of their own, a counting model and a counting MCP server."""
+
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from openai import AsyncStream
+from openai.types.responses import ResponseStreamEvent
+
+from outlast.contracts import Timeouts
+from outlast.demo.serving import running
+from outlast.protocol.json import JsonObject
+from outlast.settings import Settings
+from tests.chaos.model import CountingModel
+from tests.support import stack
+from tests.support.mcp_server import McpTestServer, Tool, mcp_server
+from tests.support.stack import Process
+
+# A lost worker is noticed after `heartbeat`, a lost `InterruptForApproval` after `ask`.
+TIMEOUTS = Timeouts(heartbeat=3, ask=2, llm_backoff=0.1)
+PAID = "Paid bill 17."
+METER = "The meter shows 4211."
+TOOLS = {
+    "pay_bill": Tool(lambda _: PAID, "Pay a bill. Money moves."),
+    "read_meter": Tool(lambda _: METER, "Read the meter.", annotations={"readOnlyHint": True}),
+}
+TERMINAL = ("response.completed", "response.failed", "response.incomplete")
+
+
+@dataclass
+class World:
+    """One Outlast. `worker()` starts a worker process of it; they are killed at the end."""
+
+    given: Settings
+    served: stack.Outlast
+    model: CountingModel
+    mcp: McpTestServer
+    _workers: list[Process] = field(default_factory=list)
+
+    async def worker(self, fail_point: str | None = None) -> Process:
+        """A worker process; returns at once."""
+        process = await Process.start("worker", self.given, fail_point=fail_point)
+        self._workers.append(process)
+        return process
+
+    def office(self, *tools: str, approval: str = "never") -> JsonObject:
+        """The declaration of the MCP server with some of its tools."""
+        return {
+            "type": "mcp",
+            "server_label": "office",
+            "server_url": self.mcp.url,
+            "allowed_tools": list(tools),
+            "require_approval": approval,
+        }
+
+    async def start(
+        self, text: str, *tools: JsonObject, until: str = "response.created", **more: object
+    ) -> list[JsonObject]:
+        """Stream a background response up to the first event of this type, then hang up; what was read."""
+        return await self._created({"input": text, "tools": list(tools), **more}, (until,))
+
+    async def rest(self, begun: list[JsonObject]) -> list[JsonObject]:
+        """Attach again where the client hung up; everything it has read in the end."""
+        response_id, last = begun[0]["response"]["id"], begun[-1]["sequence_number"]
+        streamed = await self.served.client.responses.retrieve(response_id, stream=True, starting_after=last)
+        return begun + await _read(streamed, TERMINAL)
+
+    async def continued(self, asked: JsonObject, *, approve: bool = True, **more: object) -> list[JsonObject]:
+        """Answer the one ask of a response; the whole stream of the continuation."""
+        answer = {"type": "mcp_approval_response", "approval_request_id": ask_of(asked)["id"], "approve": approve}
+        return await self._created({"input": [answer], "previous_response_id": asked["id"], **more}, TERMINAL)
+
+    async def _created(self, body: JsonObject, until: Sequence[str]) -> list[JsonObject]:
+        create = self.served.client.responses.create
+        return await _read(await create(model="clerk", background=True, stream=True, extra_body=body), until)
+
+    async def workers_of(self, workflow_id: str) -> set[int]:
+        """Pids of the workers that completed a part of this run, as Temporal's history names them."""
+        history = await self.served.ports.client.get_workflow_handle(workflow_id).fetch_history()
+        return {int(pid) for pid in re.findall(r"outlast-(\d+)@", str(history.events))}
+
+    async def activities_of(self, workflow_id: str) -> list[str]:
+        """Types of the run's activities, in the order they were scheduled."""
+        history = await self.served.ports.client.get_workflow_handle(workflow_id).fetch_history()
+        names = [event.activity_task_scheduled_event_attributes.activity_type.name for event in history.events]
+        return [name for name in names if name]
+
+    async def close(self) -> None:
+        """Kill the workers; let no server wait for them."""
+        self.model.release()
+        self.mcp.released.set()
+        for process in self._workers:
+            await process.kill()
+
+
+@asynccontextmanager
+async def world(
+    folder: Path, temporal: str, *, work: bool = False, word_delay: float = 0.0, timeouts: Timeouts = TIMEOUTS
+) -> AsyncIterator[World]:
+    """Everything on free ports and a queue of its own. `work`: with a worker in this process."""
+    async with AsyncExitStack() as open_now:
+        model = CountingModel(word_delay)
+        upstream = await open_now.enter_async_context(running(model))
+        server = await open_now.enter_async_context(mcp_server(TOOLS))
+        given = stack.settings(folder, temporal, upstream=f"{upstream}/v1")
+        served = await open_now.enter_async_context(stack.outlast(given, work=work, desk=False, timeouts=timeouts))
+        made = World(given, served, model, server)
+        open_now.push_async_callback(made.close)
+        yield made
+
+
+async def _read(streamed: AsyncStream[ResponseStreamEvent], until: Sequence[str]) -> list[JsonObject]:
+    """Events up to the first of these types."""
+    frames: list[JsonObject] = []
+    async with streamed:
+        async for event in streamed:
+            if event.type == "keepalive":  # type: ignore[comparison-overlap]  # ours, the SDK does not know it
+                continue
+            frames.append(event.to_dict())
+            if event.type in until:
+                return frames
+    raise AssertionError(f"the stream ended before {until}: {[frame['type'] for frame in frames]}")
+
+
+def whole(frames: list[JsonObject]) -> JsonObject:
+    """The terminal response of a stream without gap, repeat or lie: what was announced is what it holds."""
+    assert [frame["sequence_number"] for frame in frames] == list(range(len(frames)))
+    kinds = [frame["type"] for frame in frames]
+    assert kinds.count("response.created") == 1
+    assert [kind for kind in kinds if kind in TERMINAL] == [kinds[-1]]
+    response: JsonObject = frames[-1]["response"]
+    announced = {f["output_index"]: f["item"]["id"] for f in frames if f["type"] == "response.output_item.added"}
+    assert announced == {index: item["id"] for index, item in enumerate(response["output"])}
+    done = {f["output_index"]: f["item"] for f in frames if f["type"] == "response.output_item.done"}
+    assert done == dict(enumerate(response["output"]))
+    return response
+
+
+def deltas(frames: list[JsonObject], item_id: str) -> str:
+    """The text a client has put together for an item."""
+    return "".join(f["delta"] for f in frames if f["type"] == "response.output_text.delta" and f["item_id"] == item_id)
+
+
+def text_of(response: JsonObject) -> str:
+    """`output_text` of a response."""
+    return "".join(part["text"] for item in response["output"] if item["type"] == "message" for part in item["content"])
+
+
+def items(response: JsonObject, kind: str) -> list[JsonObject]:
+    """Output items of a type."""
+    return [item for item in response["output"] if item["type"] == kind]
+
+
+def ask_of(response: JsonObject) -> JsonObject:
+    """The one approval request of a response."""
+    (asked,) = items(response, "mcp_approval_request")
+    return asked
+
+
+def told(model: CountingModel) -> list[str]:
+    """Outputs of calls the newest model request brought."""
+    return [item["output"] for item in model.requests[-1]["input"] if item.get("type") == "function_call_output"]
