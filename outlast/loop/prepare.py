@@ -4,7 +4,8 @@ Used in every round, on resume too; a stored chain and a client that sends the s
 
 1. Gateway calls become a call and its output. Their call id is the approval's id, else the item's own.
 2. Every call has exactly one output, after it; the last output given for a call wins. What has none was interrupted.
-3. Control items are consumed: list items leave their label, an ask leaves a denied call or nothing.
+3. Control items are consumed: list items leave their label, an ask leaves its call, run or denied, or nothing. The call
+   stands where the model made it, at the ask, so that what the caller sent beside its decision comes after it.
 4. Nothing is deduplicated by content. A second copy of a call (chain and replay) is the same call.
 5. What comes out is a fixed point: preparing it again changes nothing.
 
@@ -70,13 +71,15 @@ class _Facts:
     """What has to be known of the whole list before any item can be placed.
 
     `calls`: call ids of calls that stand in the list as such. `gateway`: call ids of calls that were ours, which no
-    client output answers. `decisions`: by approval id, the first. `ran`: approval ids whose call stands in the list.
+    client output answers. `asks`: ids of the asks in the list. `decisions`: by approval id, the first. `ran`: by
+    approval id, the call it became, the last.
     """
 
     calls: frozenset[str]
     gateway: frozenset[str]
+    asks: frozenset[str]
     decisions: dict[str, McpApprovalResponse]
-    ran: frozenset[str]
+    ran: dict[str, McpCall]
     labels: tuple[str, ...]
 
 
@@ -95,7 +98,8 @@ def _gather(items: Sequence[Item]) -> _Facts:
     calls: set[str] = set()
     gateway: set[str] = set()
     decisions: dict[str, McpApprovalResponse] = {}
-    ran: set[str] = set()
+    ran: dict[str, McpCall] = {}
+    asks: set[str] = set()
     labels: dict[str, None] = {}
     for item in items:
         match item:
@@ -105,16 +109,18 @@ def _gather(items: Sequence[Item]) -> _Facts:
                 calls.add(item.call_id)
             case McpCall():
                 gateway.update(filter(None, (item.approval_request_id, item.id)))
-                ran.update(filter(None, (item.approval_request_id,)))
+                if item.approval_request_id is not None:
+                    ran[item.approval_request_id] = item
             case McpApprovalRequest():
                 gateway.add(item.id)
+                asks.add(item.id)
             case McpApprovalResponse():
                 decisions.setdefault(item.approval_request_id, item)
             case McpListTools():
                 labels.setdefault(item.server_label)
             case _:
                 pass
-    return _Facts(frozenset(calls), frozenset(gateway - calls), decisions, frozenset(ran), tuple(labels))
+    return _Facts(frozenset(calls), frozenset(gateway - calls), frozenset(asks), decisions, ran, tuple(labels))
 
 
 def _placed(items: Sequence[Item], facts: _Facts) -> Iterator[PreparedItem]:
@@ -132,9 +138,10 @@ def _placed(items: Sequence[Item], facts: _Facts) -> Iterator[PreparedItem]:
                 if item.call_id not in facts.gateway:
                     yield item
             case McpCall():
-                yield from _gateway_pair(item, position)
+                if item.approval_request_id not in facts.asks:
+                    yield from _gateway_pair(item, position)
             case McpApprovalRequest():
-                yield from _denied_pair(item, facts)
+                yield from _asked_pair(item, facts, position)
             case UnknownItem():
                 yield from _foreign(item, facts)
             case McpListTools() | McpApprovalResponse():
@@ -171,10 +178,13 @@ def _gateway_pair(item: McpCall, position: int) -> tuple[FunctionCall, FunctionC
     return _pair_of(call_id, internal_name(item.server_label, item.name), item.arguments, call_text(item))
 
 
-def _denied_pair(item: McpApprovalRequest, facts: _Facts) -> tuple[PreparedItem, ...]:
-    """An answered ask: its call speaks when it ran, else a denial stands in its place; an open one leaves nothing."""
+def _asked_pair(item: McpApprovalRequest, facts: _Facts, position: int) -> tuple[PreparedItem, ...]:
+    """An answered ask: its call when it ran, else a denial; an open one leaves nothing."""
+    ran = facts.ran.get(item.id)
+    if ran is not None:
+        return _gateway_pair(ran, position)
     decision = facts.decisions.get(item.id)
-    if decision is None or decision.approve or item.id in facts.ran:
+    if decision is None or decision.approve:
         return ()
     text = f"denied: {decision.reason}" if decision.reason else "denied"
     return _pair_of(item.id, internal_name(item.server_label, item.name), item.arguments, text)

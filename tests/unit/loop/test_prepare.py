@@ -116,6 +116,11 @@ def test_list_items_leave_their_labels_only() -> None:
             [ASK, decision(True), {**MCP, "approval_request_id": "mcpr_1", "output": "ok"}],
             [call("mcpr_1"), output("mcpr_1", "ok")],
         ),
+        # The call stands where the model made it, before what the caller sent beside the decision.
+        (
+            [ASK, decision(True), SAID, {**MCP, "approval_request_id": "mcpr_1", "output": "ok"}],
+            [call("mcpr_1"), output("mcpr_1", "ok"), SAID],
+        ),
         ([ASK, decision(False)], [call("mcpr_1"), output("mcpr_1", "denied")]),
         ([ASK, SAID, decision(False, reason="too much")], [call("mcpr_1"), output("mcpr_1", "denied: too much"), SAID]),
         ([decision(False)], []),
