@@ -11,6 +11,7 @@ from fastapi.responses import Response
 
 from api import sse, views
 from api.errors import RESPONSE_ID_HEADER, Json, ResponseFailed
+from api.reader import Reader
 from api.services import Services
 from api.sse import EventStream, Tail
 from outlast.protocol import json
@@ -36,32 +37,30 @@ async def answer(turn: Turn, ports: Services) -> Response:
         return Json(views.response_json(record, ()), headers=headers)
     # From the first event also for JSON: the log's tail in memory begins there, a later start would read rows.
     tail = Tail(ports.store.follow(record.tenant, record.id, -1))
+    reader = Reader(ports, record)
     try:
         tail.reach()
         await turn.launch()
         if turn.stream:
-            return await _stream(tail, record, ports, headers)
-        result = await _result(tail, record, ports)
+            return await _stream(tail, reader, headers)
+        result = await _result(tail, reader)
     except BaseException:
         await tail.aclose()
+        await reader.leave()
         raise
     await tail.aclose()
-    await _forget(ports, record)
+    await reader.leave()
     return Json(result, headers=headers)
 
 
-async def _stream(tail: Tail, record: ResponseRecord, ports: Services, headers: dict[str, str]) -> Response:
+async def _stream(tail: Tail, reader: Reader, headers: dict[str, str]) -> Response:
     held = await sse.hold(tail)
     if sse.refused(held):
-        await _raise_if_untouched(ports, record)
-
-    async def ended() -> None:
-        await _forget(ports, record)
-
-    return EventStream(tail, held, ended=ended, headers=headers)
+        await _raise_if_untouched(reader)
+    return EventStream(tail, held, left=reader.leave, headers=headers)
 
 
-async def _result(tail: Tail, record: ResponseRecord, ports: Services) -> JsonObject:
+async def _result(tail: Tail, reader: Reader) -> JsonObject:
     """The terminal object. Raises: ResponseFailed when nothing was committed before the failure."""
     ended = None
     while ended is None:
@@ -69,17 +68,12 @@ async def _result(tail: Tail, record: ResponseRecord, ports: Services) -> JsonOb
         ended = frames.data[-1] if frames is not None and frames.ended else None
     response: JsonObject = json.loads(ended[2])["response"]
     if response["status"] == "failed" and not response["output"]:
-        await _raise_if_untouched(ports, record)
+        await _raise_if_untouched(reader)
     return response
 
 
-async def _raise_if_untouched(ports: Services, record: ResponseRecord) -> None:
-    failed = await ports.store.get(record.tenant, record.id)
+async def _raise_if_untouched(reader: Reader) -> None:
+    record = reader.record
+    failed = await reader.ports.store.get(record.tenant, record.id)
     if failed is not None and failed.error is not None and failed.next_index == 0:
-        await _forget(ports, record)
         raise ResponseFailed(record.id, failed.error)
-
-
-async def _forget(ports: Services, record: ResponseRecord) -> None:
-    if not record.store:
-        await ports.store.purge(record.tenant, record.id)

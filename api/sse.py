@@ -88,7 +88,7 @@ def refused(held: Sequence[Frames]) -> bool:
 
 
 class EventStream(Response):
-    """The body. `after`: the last number the reader has; `ended`: called once the terminal frame was handed over."""
+    """The body. `after`: the last number the reader has; `left`: called once, when the reader has all or is gone."""
 
     media_type = "text/event-stream"
 
@@ -98,13 +98,13 @@ class EventStream(Response):
         held: Sequence[Frames] = (),
         *,
         after: int = -1,
-        ended: Callable[[], Awaitable[None]] | None = None,
+        left: Callable[[], Awaitable[None]] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self._tail = tail
         self._held = held
         self._last = after
-        self._ended = ended
+        self._left = left
         self._written_at = 0.0
         self._writing = False
         self.status_code = 200
@@ -123,11 +123,10 @@ class EventStream(Response):
             gone.cancel()
             await asyncio.wait({delivery, gone})
             await self._tail.aclose()
-        if delivery.cancelled():
-            return
-        delivery.result()
-        if self._ended is not None:
-            await self._ended()
+            if self._left is not None:
+                await self._left()
+        if not delivery.cancelled():
+            delivery.result()
 
     async def _wait(self, tasks: set["asyncio.Task[None]"]) -> bool:
         """True when one is done, False when a keep-alive is due."""

@@ -9,7 +9,7 @@ The row says what must be; Temporal says what is; this loop makes them agree:
     row open, workflow running         its wake-ups are repeated: resume for a continuation, decided at a gate
     asks overdue                       expired
     run parked, workflow gone          closed; its asks stay decidable through a new run
-    `store:false`, ended               purged
+    `store:false`, reader gone         cancelled and purged; ended ones purged
 
 It reads pages of rows that were silent for a while, never lists workflows (visibility is rate limited).
 """
@@ -45,6 +45,8 @@ class SweeperRuns(Protocol):
     async def resume(self, workflow_id: str, response_id: str) -> bool: ...
 
     async def decided(self, workflow_id: str, approval_id: str) -> bool: ...
+
+    async def cancel(self, workflow_id: str) -> None: ...
 
     async def is_running(self, workflow_id: str) -> bool | None: ...
 
@@ -105,6 +107,9 @@ class Sweeper:
         return seen
 
     async def _mend(self, record: ResponseRecord, now: float) -> None:
+        if not record.store:
+            await self._forget(record)
+            return
         await self._store.expire(record.tenant, record.id, now)
         match await self._runs.is_running(record.workflow_id):
             case True:
@@ -113,6 +118,13 @@ class Sweeper:
                 await self._restart(record)
             case False:
                 await self._after_close(record, now)
+
+    async def _forget(self, record: ResponseRecord) -> None:
+        """Nobody can read it any more: end it, stop its run, keep nothing."""
+        ended, _ = await self._store.end(record.tenant, record.id, Ending("cancelled"), _terminal)
+        if ended is not None:
+            await self._runs.cancel(ended.workflow_id)
+        await self._store.purge(record.tenant, record.id)
 
     async def _wake(self, record: ResponseRecord) -> None:
         """Repeat the wake-ups: the run reads the row, so one too many is harmless."""

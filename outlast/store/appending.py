@@ -34,6 +34,9 @@ _ALLOT = {
 }
 _ALLOTTED = (_r.next_sequence, _r.next_index, _r.next_ordinal, _r.workflow_id, _r.sealed)
 _take = sa.update(responses).where(_MINE, OPEN)
+# A transient response lives as long as its reader: with a lapsed lease a step writes nothing any more.
+_ATTENDED = sa.or_(_r.store == lit(1), _r.sweep_after > sa.bindparam("now"))
+_take_for_step = _take.where(_ATTENDED)
 _ENDED_BY = {
     "status": sa.bindparam("new_status"),
     "usage": sa.bindparam("usage", type_=sa.LargeBinary),
@@ -41,9 +44,9 @@ _ENDED_BY = {
     "incomplete_details": sa.bindparam("incomplete_details", type_=sa.LargeBinary),
     "completed_at": sa.bindparam("completed_at"),
 }
-_TAKE = Query(_take.values(_ALLOT).returning(*_ALLOTTED))
-_TAKE_AND_START = Query(_take.values({**_ALLOT, "status": lit("in_progress")}).returning(*_ALLOTTED))
-_TAKE_AND_END = Query(_take.values({**_ALLOT, **_ENDED_BY}).returning(*_ALLOTTED))
+_TAKE = Query(_take_for_step.values(_ALLOT).returning(*_ALLOTTED))
+_TAKE_AND_START = Query(_take_for_step.values({**_ALLOT, "status": lit("in_progress")}).returning(*_ALLOTTED))
+_TAKE_AND_END = Query(_take_for_step.values({**_ALLOT, **_ENDED_BY}).returning(*_ALLOTTED))
 # For an ending without a step: the row is ours already, only the numbers were not known when it was taken.
 MARK_ENDED = Query(_take.values({**_ENDED_BY, "touched_at": sa.bindparam("now")}).returning(_r.sealed, _r.claimed_from))
 _NUMBER_CLOSING = Query(
@@ -170,7 +173,7 @@ def _counts(new: Sequence[WireEvent], commit: Commit, *, numbers: int) -> dict[s
 
 
 def _take_row(handle: StepHandle, query: Query, values: dict[str, object], now: float) -> Script[Row]:
-    """Advance the row. Raises: ResponseEnded (terminal, deleted, or another workflow's)."""
+    """Advance the row. Raises: ResponseEnded (terminal, deleted, another workflow's, or transient and unattended)."""
     record = handle.record
     rows = yield Statement(query, {"tenant": record.tenant, "id": record.id, "now": now, **values})
     if not rows:

@@ -9,6 +9,9 @@ from outlast.protocol.json import JsonObject
 from outlast.protocol.responses import ResponseFacts
 from outlast.protocol.usage import Usage
 
+# Seconds a `store:false` response outlives the last word of its reader; the API renews three times within it.
+READER_LEASE = 15.0
+
 ResponseStatus = Literal["queued", "in_progress", "completed", "failed", "incomplete", "cancelled"]
 CallAction = Literal["run", "ask", "client", "refused"]
 ApprovalStatus = Literal["pending", "approved", "denied", "expired", "withdrawn"]

@@ -115,6 +115,11 @@ class Store(Protocol):
         """Frames with numbers > `after`, replay and tail in one, ending after the terminal one."""
         ...
 
+    async def attend(self, tenant: str, response_id: str, until: float) -> None:
+        """A reader of a `store:false` response lives until then (unix seconds). `create` grants `READER_LEASE` seconds;
+        after a lapse steps find the response `Gone`, their writes raise `ResponseEnded`, and `stale` returns it."""
+        ...
+
     # -- approvals -----------------------------------------------------------------------------------------------
     async def approval(self, tenant: str, approval_id: str) -> Approval | None:
         """One ask."""

@@ -81,6 +81,11 @@ _PAGE = Query(
     .offset(lit(0))
 )
 _STATUS = Query(sa.select(_r.status).where(_r.tenant == _tenant, _r.id == _id))
+_UNATTENDED = Query(
+    sa.select(responses.c.id).where(
+        responses.c.tenant == _tenant, responses.c.id == _id, responses.c.sweep_after <= sa.bindparam("now")
+    )
+)
 _CALLS = Query(
     sa.select(*records.CALL_COLUMNS)
     .where(
@@ -136,7 +141,7 @@ def output(tenant: str, response_id: str) -> Script[list[JsonObject]]:
 
 
 def begin(
-    tenant: str, response_id: str, step: str, *, workflow_id: str | None, chain: bool, calls: int | None
+    tenant: str, response_id: str, step: str, *, workflow_id: str | None, chain: bool, calls: int | None, now: float
 ) -> Script[Begun | Committed | Gone]:
     """See `Store.begin`. A committed step answers with its outcome also after the response ended with it."""
     key: dict[str, object] = {"tenant": tenant, "id": response_id}
@@ -147,6 +152,8 @@ def begin(
     if workflow_id is not None and record.workflow_id != workflow_id:
         return Gone(record)
     if not record.ended:
+        if not record.store and (yield Statement(_UNATTENDED, key | {"now": now})):
+            return Gone(record)
         rows = yield Statement(_TAKE_TOKEN, key | {"step": step})
         if rows:
             handle = StepHandle(record, step, rows[0][0], workflow_id, round=_round_of(step, calls))

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from outlast.protocol import json
 from outlast.protocol.json import JsonObject
 from outlast.protocol.usage import Usage
-from outlast.store.base import Approval, CallRow, Ending, ResponseRecord, StoredItem
+from outlast.store.base import READER_LEASE, Approval, CallRow, Ending, ResponseRecord, StoredItem
 from outlast.store.scripting import Params, Query, Row
 from outlast.store.tables import approvals, requests, responses, tool_calls
 
@@ -97,7 +97,7 @@ def response_params(record: ResponseRecord, *, touched_at: float, sealed: bool, 
         "next_ordinal": record.next_index,
         "created_at": record.created_at,
         "touched_at": touched_at,
-        "sweep_after": 0.0,
+        "sweep_after": 0.0 if record.store else touched_at + READER_LEASE,
     }
 
 

@@ -40,7 +40,12 @@ _LEAVE = Query(
 _RUN = Query(sa.select(_w.current, _w.state).where(_w.tenant == _tenant, _w.workflow_id == sa.bindparam("workflow")))
 _SILENT = Query(
     sa.select(_r.tenant, _r.id)
-    .where(_open, _r.touched_at < sa.bindparam("silent_since"), _r.sweep_after <= sa.bindparam("now"))
+    .where(
+        _open,
+        # A transient one is not waited for: its reader is gone.
+        sa.or_(_r.touched_at < sa.bindparam("silent_since"), _r.store == lit(0)),
+        _r.sweep_after <= sa.bindparam("now"),
+    )
     .order_by(_r.touched_at)
     .limit(sa.bindparam("page"))
     .offset(lit(0))
@@ -50,6 +55,11 @@ _LEASE = Query(
     .where(_r.tenant == _tenant, _r.id == _id, _open, _r.sweep_after <= sa.bindparam("now"))
     .values(sweep_after=sa.bindparam("lease_until"))
     .returning(_r.id)
+)
+_ATTEND = Query(
+    sa.update(responses)
+    .where(_r.tenant == _tenant, _r.id == _id, _open, _r.store == lit(0))
+    .values(sweep_after=sa.bindparam("until"))
 )
 _PARKED = Query(
     sa.select(_w.tenant, _w.workflow_id, _w.current)
@@ -91,6 +101,11 @@ def set_workflow(tenant: str, response_id: str, *, old: str, new: str) -> Script
     yield Statement(_CLOSE_RUN, key)
     yield Statement(_UPSERT_RUN, run_params(tenant, new, response_id))
     return True
+
+
+def attend(tenant: str, response_id: str, until: float) -> Script[None]:
+    """See `Store.attend`."""
+    yield Statement(_ATTEND, {"tenant": tenant, "id": response_id, "until": until})
 
 
 def leave_park(tenant: str, workflow_id: str, response_id: str) -> Script[str | None]:

@@ -105,7 +105,9 @@ class SqlStore:
         chain: bool = False,
         calls: int | None = None,
     ) -> Begun | Committed | Gone:
-        script = reading.begin(tenant, response_id, step, workflow_id=workflow_id, chain=chain, calls=calls)
+        script = reading.begin(
+            tenant, response_id, step, workflow_id=workflow_id, chain=chain, calls=calls, now=time.time()
+        )
         return await self._database.write(response_id, script)
 
     async def append(self, handle: StepHandle, events: Sequence[WireEvent], commit: Commit | None = None) -> int:
@@ -136,6 +138,9 @@ class SqlStore:
     # -- streaming -----------------------------------------------------------------------------------------------
     def follow(self, tenant: str, response_id: str, after: int) -> AsyncIterator[Frames]:
         return self._hub.follow(tenant, response_id, after)
+
+    async def attend(self, tenant: str, response_id: str, until: float) -> None:
+        await self._database.write(response_id, repair.attend(tenant, response_id, until))
 
     # -- approvals -----------------------------------------------------------------------------------------------
     async def approval(self, tenant: str, approval_id: str) -> Approval | None:

@@ -63,7 +63,7 @@ responses = _table(
     _blob("error", null=True),
     _blob("incomplete_details", null=True),
     _real("touched_at"),
-    # The sweeper's lease.
+    # The sweeper's lease; of an open `store:false` response, its reader's.
     _real("sweep_after"),
 )
 requests = _table(

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from outlast.protocol.errors import Unavailable
+from outlast.protocol.errors import ResponseEnded, Unavailable
 from outlast.protocol.json import JsonObject
-from outlast.store.base import StepHandle
+from outlast.store.base import Gone, StepHandle
 from outlast.store.port import Store
 from outlast.store.sqlite import SqliteStore
 from tests.support import store_world as world
@@ -240,3 +240,27 @@ async def test_an_append_costs_one_transaction_of_three_statements(store: Store)
     before = (store.stats.transactions, store.stats.statements)
     await store.append(handle, [delta("msg_1", "x"), delta("msg_1", "y")])
     assert (store.stats.transactions - before[0], store.stats.statements - before[1]) == (1, 3)
+
+
+async def test_a_transient_response_without_its_reader_is_given_up(store: Store) -> None:
+    """Steps stop at the lapsed lease, and the sweeper is given the row without waiting for its silence."""
+    await store.create(world.new(world.record("a", store=False)))
+    handle = await begin(store, "a")
+    await store.append(handle, [added("msg_1")])
+    await store.attend(TENANT, "resp_a", world.now() - 1)
+    with pytest.raises(ResponseEnded):
+        await store.append(handle, [delta("msg_1", "late")])
+    assert isinstance(await store.begin(TENANT, "resp_a", "llm:2", workflow_id=None), Gone)
+    page = await store.stale(silent_since=0, limit=10, lease_until=world.now() + 30)
+    assert [record.id for record in page] == ["resp_a"]
+
+
+async def test_an_attended_transient_response_and_a_stored_one_go_on(store: Store) -> None:
+    """A lease in the future, renewed or granted, and no lease for what is stored."""
+    await store.create(world.new(world.record("a", store=False)))
+    await create(store, "b")
+    await store.attend(TENANT, "resp_a", world.now() + 60)
+    await store.attend(TENANT, "resp_b", world.now() - 1)
+    for name in "ab":
+        await store.append(await begin(store, name), [added("msg_1")])
+    assert await store.stale(silent_since=0, limit=10, lease_until=world.now() + 30) == []

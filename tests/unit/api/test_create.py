@@ -223,6 +223,32 @@ async def test_a_client_that_leaves_does_not_stop_the_run(world: World) -> None:
     assert shown[-1].name == "response.completed"
 
 
+async def test_a_client_that_leaves_ends_a_response_nobody_stores(world: World) -> None:
+    """`store: false` has one reader: without it the run is cancelled and nothing of it is kept."""
+    shown, ended = asyncio.Event(), asyncio.Event()
+
+    async def part(response_id: str) -> None:
+        handle = await world.activities.begin(response_id, "llm:1")
+        await world.store.append(handle, message("first"), Commit())
+        shown.set()
+        async for _ in world.store.follow("default", response_id, -1):
+            pass
+        ended.set()
+
+    world.runs.play(part)
+    body = {"model": "demo", "input": "hi", "stream": True, "store": False}
+    async with world.http.stream("POST", "/v1/responses", json=body) as answer:
+        response_id = answer.headers["x-outlast-response-id"]
+        await shown.wait()
+    await ended.wait()
+    await world.runs.settle()
+    while not world.runs.cancelled:  # noqa: ASYNC110  # the clean-up tells nobody
+        await asyncio.sleep(0)
+    assert world.runs.cancelled == [response_id]
+    while await world.store.get("default", response_id) is not None:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+
 async def test_credentials_are_sealed_apart_from_the_request(world: World) -> None:
     """The echo has no secret; the row names where they are."""
     tool = {
