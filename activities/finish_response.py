@@ -1,5 +1,7 @@
 """Local activities: one conditional update or read each. They settle what signals only announce."""
 
+from collections.abc import Sequence
+
 from temporalio import activity
 
 from activities import base
@@ -11,7 +13,7 @@ from outlast.protocol import building
 from outlast.protocol.errors import ApprovalAlreadyDecided, NotFound
 from outlast.protocol.events import WireEvent
 from outlast.protocol.json import JsonObject
-from outlast.store.base import Approval, Commit, Committed, DecisionRequest, Gone
+from outlast.store.base import Approval, CallRow, Commit, Committed, DecisionRequest, Gone
 
 
 class LocalActivities:
@@ -58,25 +60,28 @@ class LocalActivities:
         and the denied ones noted for the model, in one step."""
         now = self._deps.clock()
         begun = await self._store.begin(
-            request.tenant, request.response_id, f"gate:{request.round}", workflow_id=base.workflow_id()
+            request.tenant,
+            request.response_id,
+            f"gate:{request.round}",
+            workflow_id=base.workflow_id(),
+            calls=request.round,
         )
         match begun:
             case Committed(outcome):
                 return base.decode(GateView, outcome)
             case Gone():
                 return GateView(gone=True, at=now)
-        asks = [a for a in await self._asks(request) if a.round == request.round]
-        pending = [a for a in asks if a.status == "pending"]
+        asks = await self._asks(request, begun.calls)
+        pending = [ask for _, ask in asks if ask.status == "pending"]
         if pending:
             deadlines = [a.deadline for a in pending if a.deadline is not None]
             wait = max(0.0, min(deadlines) - now) if deadlines else None
             return GateView(pending=len(pending), deadline_in=wait, at=now)
-        approved = [a for a in asks if a.status == "approved"]
-        view = GateView(
-            approved=tuple(a.ordinal for a in approved), failed=any(a.status == "expired" for a in asks), at=now
-        )
-        hidden = [item for a in asks if a.status == "denied" for item in _denied(a)]
-        events = [] if view.failed else [event for a in approved for event in _announced(a)]
+        approved = [row for row, ask in asks if ask.status == "approved"]
+        failed = any(ask.status == "expired" for _, ask in asks)
+        view = GateView(approved=tuple(row.ordinal for row in approved), failed=failed, at=now)
+        hidden = [item for _, ask in asks if ask.status == "denied" for item in _denied(ask)]
+        events = [] if failed else [event for row in approved for event in _announced(row)]
         await self._store.append(begun.handle, events, Commit(hidden=hidden, outcome=base.encode(view)))
         return view
 
@@ -103,17 +108,20 @@ class LocalActivities:
             return Resumed()
         return Resumed(state=base.decode(RunState, record.run_state), model=record.model)
 
-    async def _asks(self, request: GateInput) -> list[Approval]:
-        return list(await self._store.approvals(request.tenant, response_id=request.response_id))
+    async def _asks(self, request: GateInput, calls: Sequence[CallRow]) -> list[tuple[CallRow, Approval]]:
+        """The asking calls of the round with their asks; an ask listed again keeps the numbers of its first round."""
+        listed = await self._store.approvals(request.tenant, response_id=request.response_id)
+        by_id = {ask.id: ask for ask in listed}
+        return [(row, by_id[row.approval_id]) for row in calls if row.approval_id in by_id and row.action == "ask"]
 
 
-def _announced(approval: Approval) -> list[WireEvent]:
+def _announced(row: CallRow) -> list[WireEvent]:
     item = building.mcp_call_item(
-        item_id=approval.item_id,
-        label=approval.server_label,
-        name=approval.name,
-        arguments=approval.arguments,
-        approval_request_id=approval.id,
+        item_id=row.item_id,
+        label=row.server_label or "",
+        name=row.name,
+        arguments=row.arguments,
+        approval_request_id=row.approval_id,
     )
     return building.announce_mcp_call(item)
 

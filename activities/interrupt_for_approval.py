@@ -60,11 +60,11 @@ class InterruptForApprovalActivity:
     async def _write(self, begun: Begun, rows: list[CallRow], request: AskInput) -> AskOutcome:
         state, now = request.state, self._deps.clock()
         # A row with an approval id is an old ask that is listed again, under the same id.
-        new = [self._ask(begun, row, state) for row in rows if row.approval_id is None]
+        new = [self._ask(begun, row, state) for row in _unasked(rows)]
         if state.mode is ApprovalMode.WAIT:
             outcome = AskOutcome(at=now)
             # The call keeps its row: once approved it is dispatched under the approval's id.
-            calls = [replace(row, approval_id=ask.id) for row, ask in zip(rows, new, strict=True)]
+            calls = [replace(row, approval_id=ask.id) for row, ask in zip(_unasked(rows), new, strict=True)]
             commit = Commit(approvals=new, calls=calls, outcome=base.encode(outcome))
             await self._store.append(begun.handle, [], commit)
             return outcome
@@ -106,6 +106,10 @@ class InterruptForApprovalActivity:
             deadline=None if state.approval_deadline is None else now + state.approval_deadline,
             on_deadline=self._deps.on_deadline,
         )
+
+
+def _unasked(rows: list[CallRow]) -> list[CallRow]:
+    return [row for row in rows if row.approval_id is None]
 
 
 def _shown(rows: list[CallRow], new: list[Approval]) -> list[WireEvent]:
