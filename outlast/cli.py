@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 import signal
+import socket
 import sys
 import time
 import uuid
@@ -23,7 +24,7 @@ from outlast import approvals_client, banner
 from outlast import settings as config
 from outlast.demo.front import beside
 from outlast.demo.model import model_app
-from outlast.demo.serving import running
+from outlast.demo.serving import listen, running
 from outlast.devserver import DevServer
 from outlast.loop.state import ApprovalMode
 from outlast.netaddr import is_loopback
@@ -127,6 +128,9 @@ async def work(opened: Ports, stack: AsyncExitStack) -> None:
 async def serve(opened: Ports, stack: AsyncExitStack, *, ui_url: str | None = None, desk: bool = False) -> str:
     """Serve the API; its base URL. Raises: ConfigurationError when the port is taken."""
     settings = opened.settings
+    # First: an error raised inside the desk's task group would arrive wrapped in an exception group.
+    listener = _listen(settings)
+    stack.callback(listener.close)
     app: ASGIApp = create_app(_services(opened, ui_url))
     if desk:
         app = await stack.enter_async_context(beside(app, settings.data_dir))
@@ -136,14 +140,18 @@ async def serve(opened: Ports, stack: AsyncExitStack, *, ui_url: str | None = No
             "whoever reaches it can run tools and decide approvals.",
             file=sys.stderr,
         )
+    return await stack.enter_async_context(running(app, listener))
+
+
+def _listen(settings: Settings) -> socket.socket:
     try:
-        return await stack.enter_async_context(running(app, host=settings.host, port=settings.port))
+        return listen(settings.host, settings.port)
     except OSError as error:
-        where, why = f"port {settings.port} on {settings.host}", error.strerror
+        where = f"port {settings.port} on {settings.host}"
         if error.errno == errno.EADDRINUSE:
             said = f"{where} is taken by another program: stop it or choose another with --port"
         else:
-            said = f"cannot listen on {where} ({why}): choose others with --host and --port"
+            said = f"cannot listen on {where} ({error.strerror}): choose others with --host and --port"
         raise ConfigurationError(said) from error
 
 

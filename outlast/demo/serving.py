@@ -33,13 +33,13 @@ class _Embedded(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def running(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-    """Yields the base URL, without a slash at its end. Port 0 takes a free one.
+async def running(app: ASGIApp, listener: socket.socket | None = None) -> AsyncIterator[str]:
+    """Yields the base URL, without a slash at its end. `listener`: of `listen`; None: a free port of the loopback.
 
-    Connections still open at the end get a second. Raises: OSError (the port is taken), RuntimeError (the app's own
-    start-up failed).
+    Connections still open at the end get a second. Raises: RuntimeError (the app's own start-up failed).
     """
-    listener = _listen(host, port)
+    if listener is None:
+        listener = listen("127.0.0.1", 0)
     # Logging is the host's business: uvicorn's own configuration would replace handlers of the whole process.
     config = uvicorn.Config(app, log_config=None, access_log=False, ws="none", timeout_graceful_shutdown=_GRACE_SECONDS)
     server = _Embedded(config)
@@ -48,8 +48,9 @@ async def running(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0) -> As
     try:
         await asyncio.wait({task, listening}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
+            host, port, *_ = listener.getsockname()
             shown = f"[{host}]" if ":" in host else host
-            yield f"http://{shown}:{listener.getsockname()[1]}"
+            yield f"http://{shown}:{port}"
     finally:
         listening.cancel()
         server.should_exit = True
@@ -59,8 +60,10 @@ async def running(app: ASGIApp, *, host: str = "127.0.0.1", port: int = 0) -> As
             listener.close()
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    """A bound socket, as `socket.create_server`, but of the protocol TCP by name.
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket, as `socket.create_server`'s, but of the protocol TCP by name. Port 0: a free one.
+
+    Raises: OSError, when the port is taken or the address is not ours.
 
     asyncio turns Nagle's algorithm off only for sockets that say so; with 0 there, as `create_server` leaves it, every
     answer of two writes on a kept connection waits 40 ms for a delayed acknowledgement.

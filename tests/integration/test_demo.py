@@ -70,6 +70,8 @@ def _gone(pid: int) -> bool:
     return not Path(f"/proc/{pid}").exists()
 
 
+# A minute, and as much again on a busy machine.
+@pytest.mark.timeout(240)
 async def test_the_demo_tells_its_story_and_every_check_holds(tmp_path: Path) -> None:
     """Twenty checks in their order, exit 0, no key needed, and nothing is left: no process, no file."""
     process = await _start(tmp_path)

@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from outlast.demo.serving import running
+from outlast.demo.serving import listen, running
 
 
 def app() -> Starlette:
@@ -28,11 +28,17 @@ async def test_an_app_is_up_inside_the_block_and_gone_after_it() -> None:
     assert asyncio.all_tasks() == before
 
 
-async def test_a_taken_port_is_an_oserror() -> None:
+def test_a_taken_port_is_an_oserror() -> None:
     """The caller names the port to the user."""
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(OSError, match="in use"):
-        async with running(app(), port=taken.getsockname()[1]):
-            pass
+        listen("127.0.0.1", taken.getsockname()[1])
+
+
+async def test_an_app_is_served_where_its_caller_listens() -> None:
+    """The URL names the address of the socket."""
+    listener = listen("127.0.0.1", 0)
+    async with running(app(), listener) as url:
+        assert url == f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 async def test_an_app_that_does_not_start_is_an_error() -> None:
