@@ -81,7 +81,8 @@ def ending(ended: Ended, usage: Usage, now: float, *, error: JsonObject | None =
     """The row an end becomes. `error`: of a failed one; without it one is made from the code."""
     status: ResponseStatus = ended.status.value
     if ended.status is Status.FAILED and error is None:
-        error = response_error(ended.code or "server_error", _FAILED_TEXT.get(ended.code or "", _FAILED_DEFAULT))
+        kind = "invalid_request_error" if ended.code == "approval_expired" else "server_error"
+        error = response_error(ended.code, _FAILED_TEXT.get(ended.code or "", _FAILED_DEFAULT), kind)
     return Ending(
         status=status,
         usage=usage,

@@ -103,9 +103,15 @@ class InterruptForApprovalActivity:
             listed_by=record.id,
             secret_id=row.secret_id,
             owner=record.owner,
-            deadline=None if state.approval_deadline is None else now + state.approval_deadline,
+            deadline=self._deadline(state, now),
             on_deadline=self._deps.on_deadline,
         )
+
+    def _deadline(self, state: RunState, now: float) -> float | None:
+        """When somebody else decides; without an `on_deadline` nobody does, and the ask stays open."""
+        if state.approval_deadline is None or self._deps.on_deadline == "none":
+            return None
+        return now + state.approval_deadline
 
 
 def _unasked(rows: list[CallRow]) -> list[CallRow]:

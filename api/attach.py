@@ -4,7 +4,7 @@ All three are readers of one event log; the run is the same. The log is read whi
 so that its first events are not waited for twice.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from fastapi.responses import Response
@@ -56,7 +56,7 @@ async def answer(turn: Turn, ports: Services) -> Response:
 async def _stream(tail: Tail, reader: Reader, headers: dict[str, str]) -> Response:
     held = await sse.hold(tail)
     if sse.refused(held):
-        await _raise_if_untouched(reader)
+        await _raise_failed(reader)
     return EventStream(tail, held, left=reader.leave, headers=headers)
 
 
@@ -67,13 +67,18 @@ async def _result(tail: Tail, reader: Reader) -> JsonObject:
         frames = await tail.take()
         ended = frames.data[-1] if frames is not None and frames.ended else None
     response: JsonObject = json.loads(ended[2])["response"]
-    if response["status"] == "failed" and not response["output"]:
-        await _raise_if_untouched(reader)
+    if response["status"] == "failed" and _untouched(response["output"]):
+        await _raise_failed(reader)
     return response
 
 
-async def _raise_if_untouched(reader: Reader) -> None:
+def _untouched(output: Sequence[JsonObject]) -> bool:
+    """No round and no tool call is committed; lists of tools and abandoned pieces are none, a retry repeats them."""
+    return all(item["type"] == "mcp_list_tools" or item.get("status") == "incomplete" for item in output)
+
+
+async def _raise_failed(reader: Reader) -> None:
     record = reader.record
     failed = await reader.ports.store.get(record.tenant, record.id)
-    if failed is not None and failed.error is not None and failed.next_index == 0:
+    if failed is not None and failed.error is not None:
         raise ResponseFailed(record.id, failed.error)
