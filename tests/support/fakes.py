@@ -6,7 +6,7 @@ a list is used up, the activity does what a run without surprises would need.
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -66,7 +66,9 @@ class Hang(Enum):
 
 HANG = Hang.HANG
 
-Answer = object | BaseException | Hang | Callable[[Any], Awaitable[object]]
+# An outcome, an exception, `HANG`, or a function of the input.
+Answer = object
+Script = Mapping[str, Sequence[Answer]]
 
 
 def done() -> LlmOutcome:
@@ -99,7 +101,7 @@ def asking(response_id: str = "resp_1") -> RunState:
 class Fakes:
     """The nine activities. `calls`: (name, input) in the order they began."""
 
-    def __init__(self, script: dict[str, Sequence[Answer]]) -> None:
+    def __init__(self, script: Script) -> None:
         self._script = {name: list(answers) for name, answers in script.items()}
         self.calls: list[tuple[str, Any]] = []
         self._called = asyncio.Condition()
@@ -234,15 +236,22 @@ class Bench:
     cached: int = 1000
     queue: str = field(default_factory=lambda: f"test-{uuid.uuid4().hex}")
 
-    async def start(self, given: RunState | None = None, *, timeouts: Timeouts = TIMEOUTS) -> str:
-        """Start a run as the API does; the workflow's id."""
+    async def start(
+        self, given: RunState | None = None, *, timeouts: Timeouts = TIMEOUTS, task_timeout: timedelta | None = None
+    ) -> str:
+        """Start a run as the API does, unless it needs a workflow task of another length; the workflow's id."""
         run = RunInput("default", given or state(), "first", timeouts)
         workflow_id = f"run-{uuid.uuid4().hex}"
-        await Runs(self.client, self.queue).start(run, workflow_id)
+        if task_timeout is None:
+            await Runs(self.client, self.queue).start(run, workflow_id)
+        else:
+            await self.client.start_workflow(
+                contracts.WORKFLOW, run, id=workflow_id, task_queue=self.queue, task_timeout=task_timeout
+            )
         return workflow_id
 
     @asynccontextmanager
-    async def worker(self, script: dict[str, Sequence[Answer]] | None = None) -> AsyncIterator[Fakes]:
+    async def worker(self, script: Script | None = None) -> AsyncIterator[Fakes]:
         """A worker with fakes, in the sandbox of the product."""
         fakes = Fakes(script or {})
         async with Worker(
@@ -260,7 +269,7 @@ class Bench:
     @asynccontextmanager
     async def running(
         self,
-        script: dict[str, Sequence[Answer]] | None = None,
+        script: Script | None = None,
         given: RunState | None = None,
         *,
         timeouts: Timeouts = TIMEOUTS,

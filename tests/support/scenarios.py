@@ -9,7 +9,7 @@ from temporalio.exceptions import ApplicationError
 from outlast import contracts
 from outlast.contracts import Decision, GateView, Mark, Resumed
 from outlast.loop.state import Batch, Budgets, LlmOutcome, Phase
-from tests.support.fakes import HANG, TIMEOUTS, Bench, Run, asking, done, state, tools, waiting
+from tests.support.fakes import HANG, TIMEOUTS, Bench, Run, Script, asking, done, state, tools, waiting
 
 CANCELED = WorkflowExecutionStatus.CANCELED
 PENDING = GateView(pending=1)
@@ -57,7 +57,7 @@ async def tool_round(bench: Bench) -> Run:
 
 async def tool_lost(bench: Bench) -> Run:
     """A call whose attempts are all lost is recorded as failed, and the run goes on."""
-    script = {contracts.CALL_LLM: [tools(0)], contracts.EXECUTE_TOOLS: [lost() for _ in range(3)]}
+    script: Script = {contracts.CALL_LLM: [tools(0)], contracts.EXECUTE_TOOLS: [lost() for _ in range(3)]}
     async with bench.running(script) as run:
         await run.ended()
         return run
@@ -66,7 +66,7 @@ async def tool_lost(bench: Bench) -> Run:
 async def resumed(bench: Bench) -> Run:
     """Ask, park, a stale and a true wake-up, an approved call, a round, the end."""
     approved = state("resp_2", phase=Phase.TOOLS, batch=Batch(0, run=(0,), names=((0, "docs.delete"),)))
-    script = {contracts.LEAVE_PARK: [Resumed(), Resumed(approved, model="second")]}
+    script: Script = {contracts.LEAVE_PARK: [Resumed(), Resumed(approved, model="second")]}
     async with bench.running(script, asking()) as run:
         await run.parked()
         await run.handle.signal(contracts.SIGNAL_RESUME, "resp_stale")
@@ -85,7 +85,7 @@ async def park_over(bench: Bench) -> Run:
 
 async def gate_decided(bench: Bench) -> Run:
     """Wait mode, decided through the API: the same response goes on."""
-    script = {contracts.READ_GATE: [PENDING, GateView(approved=(0,), at=4.0)]}
+    script: Script = {contracts.READ_GATE: [PENDING, GateView(approved=(0,), at=4.0)]}
     async with bench.running(script, waiting()) as run:
         await run.fakes.called(contracts.READ_GATE)
         await run.handle.signal(contracts.SIGNAL_DECIDED, "mcpr_1")
@@ -95,7 +95,7 @@ async def gate_decided(bench: Bench) -> Run:
 
 async def gate_updated(bench: Bench) -> Run:
     """Wait mode, denied through Temporal's update."""
-    script = {contracts.READ_GATE: [PENDING, GateView(at=4.0)]}
+    script: Script = {contracts.READ_GATE: [PENDING, GateView(at=4.0)]}
     async with bench.running(script, waiting()) as run:
         await run.fakes.called(contracts.READ_GATE)
         await run.handle.execute_update(contracts.UPDATE_DECIDE, Decision("mcpr_1", approve=False))
@@ -105,7 +105,7 @@ async def gate_updated(bench: Bench) -> Run:
 
 async def gate_signalled(bench: Bench) -> Run:
     """Wait mode, approved through Temporal's signal."""
-    script = {contracts.READ_GATE: [PENDING]}
+    script: Script = {contracts.READ_GATE: [PENDING]}
     async with bench.running(script, waiting()) as run:
         await run.fakes.called(contracts.READ_GATE)
         await run.handle.signal(contracts.SIGNAL_DECIDE, Decision("mcpr_1", approve=True))
@@ -115,7 +115,7 @@ async def gate_signalled(bench: Bench) -> Run:
 
 async def gate_denied_by_deadline(bench: Bench) -> Run:
     """Nobody decides; the deadline denies and the model is told."""
-    script = {contracts.READ_GATE: [GateView(pending=1, deadline_in=0.2), GateView(at=4.0)]}
+    script: Script = {contracts.READ_GATE: [GateView(pending=1, deadline_in=0.2), GateView(at=4.0)]}
     async with bench.running(script, waiting()) as run:
         await run.ended()
         return run
@@ -123,7 +123,7 @@ async def gate_denied_by_deadline(bench: Bench) -> Run:
 
 async def gate_failed_by_deadline(bench: Bench) -> Run:
     """Nobody decides; the deadline fails the response."""
-    script = {contracts.READ_GATE: [GateView(pending=1, deadline_in=0.2), GateView(failed=True, at=4.0)]}
+    script: Script = {contracts.READ_GATE: [GateView(pending=1, deadline_in=0.2), GateView(failed=True, at=4.0)]}
     async with bench.running(script, waiting()) as run:
         await run.ended()
         return run
@@ -148,7 +148,7 @@ async def cancelled_model(bench: Bench) -> Run:
 async def cancelled_tools(bench: Bench) -> Run:
     """Cancelled in a batch of two, one of which waits for its turn."""
     given = state(budgets=Budgets(parallel=1))
-    script = {contracts.CALL_LLM: [tools(0, 1)], contracts.EXECUTE_TOOLS: [HANG]}
+    script: Script = {contracts.CALL_LLM: [tools(0, 1)], contracts.EXECUTE_TOOLS: [HANG]}
     async with bench.running(script, given) as run:
         await run.fakes.called(contracts.EXECUTE_TOOLS)
         await run.handle.cancel()
@@ -158,7 +158,7 @@ async def cancelled_tools(bench: Bench) -> Run:
 
 async def cancelled_gate(bench: Bench) -> Run:
     """Cancelled while a human thinks."""
-    script = {contracts.READ_GATE: [GateView(pending=1, deadline_in=600)]}
+    script: Script = {contracts.READ_GATE: [GateView(pending=1, deadline_in=600)]}
     async with bench.running(script, waiting()) as run:
         await run.parked()
         await run.handle.cancel()
@@ -177,7 +177,7 @@ async def cancelled_park(bench: Bench) -> Run:
 
 async def oversized(bench: Bench) -> Run:
     """A state that grew past its limit fails before it is sent."""
-    names = tuple((ordinal, "n" * 200) for ordinal in range(100))
+    names = tuple((ordinal, "n" * 200) for ordinal in range(45))
     big = LlmOutcome(at=1.0, run=(0,), names=names)
     async with bench.running({contracts.CALL_LLM: [big]}) as run:
         await run.ended()

@@ -14,7 +14,7 @@ from outlast.loop.state import MAX_STATE_BYTES, Batch, Budgets, Ended, Phase, Ru
 from outlast.protocol import json
 from outlast.protocol.usage import Usage
 from tests.support import scenarios
-from tests.support.fakes import CANCELLED, COMPLETED, TIMEOUTS, Bench, Run, done, state, tools
+from tests.support.fakes import CANCELLED, COMPLETED, TIMEOUTS, Bench, Run, Script, done, state, tools
 
 
 def finishing(run: Run) -> list[RunState]:
@@ -81,7 +81,7 @@ async def test_a_batch_runs_at_most_as_many_calls_at_once_as_its_budget_says(ben
         running.remove(call.ordinal)
         return ToolDone(at=float(call.ordinal))
 
-    script = {contracts.CALL_LLM: [tools(*range(5))], contracts.EXECUTE_TOOLS: [one] * 5}
+    script: Script = {contracts.CALL_LLM: [tools(*range(5))], contracts.EXECUTE_TOOLS: [one] * 5}
     async with bench.running(script, state(budgets=Budgets(parallel=2))) as run:
         await run.fakes.called(contracts.EXECUTE_TOOLS, 2)
         free.set()
@@ -108,7 +108,7 @@ async def test_a_call_whose_attempts_are_all_lost_is_recorded_and_the_run_goes_o
 
 async def test_a_batch_whose_response_has_ended_stops_the_run(bench: Bench) -> None:
     """The row says how it ended; nothing more is done."""
-    script = {contracts.CALL_LLM: [tools(0, 1)], contracts.EXECUTE_TOOLS: [ToolDone(gone=True)]}
+    script: Script = {contracts.CALL_LLM: [tools(0, 1)], contracts.EXECUTE_TOOLS: [ToolDone(gone=True)]}
     async with bench.running(script) as run:
         await run.ended()
         assert set(run.fakes.names()) == {contracts.CALL_LLM, contracts.EXECUTE_TOOLS}
@@ -117,7 +117,7 @@ async def test_a_batch_whose_response_has_ended_stops_the_run(bench: Bench) -> N
 async def test_a_batch_that_cannot_be_recorded_starts_no_further_call(bench: Bench) -> None:
     """One call fails for good: the response ends failed, and its waiting siblings never run."""
     final = ApplicationError("lost", type="Broken", non_retryable=True)
-    script = {
+    script: Script = {
         contracts.CALL_LLM: [tools(0, 1, 2)],
         contracts.EXECUTE_TOOLS: [final],
         contracts.FAIL_CALL: [final],
