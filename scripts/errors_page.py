@@ -30,7 +30,7 @@ Every refused request is answered with the envelope of the OpenAI API, all four 
 * `x-request-id` is on every answer; a 500 quotes it and tells nothing else.
 * `x-should-retry: false` is on what Outlast has already retried: an upstream's failure, a response that failed.
 * No answer has status 409 or 422: the official SDKs send a request again after 409, and a refusal must be final.
-* Once an output item is committed, a failure is no HTTP error any more: JSON is 200 with
+* Once a model round or a tool call is committed, a failure is no HTTP error any more: JSON is 200 with
   `status: "failed"`, a stream ends with `response.failed`. Both carry `error: {code, message, type}`. Before that the
   POST itself is refused, and `x-outlast-response-id` names the failed response, which stays readable.
 """
