@@ -1,18 +1,22 @@
 """An API in this process, workers in processes of their own, a counting model and a counting MCP server."""
 
+import functools
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx
 from openai import AsyncStream
 from openai.types.responses import ResponseStreamEvent
 
+from outlast import cli
 from outlast.contracts import Timeouts
 from outlast.demo.serving import running
 from outlast.protocol.json import JsonObject
 from outlast.settings import Settings
+from tests.chaos.lost import until
 from tests.chaos.model import CountingModel
 from tests.support import stack
 from tests.support.mcp_server import McpTestServer, Tool, mcp_server
@@ -37,6 +41,8 @@ class World:
     served: stack.Outlast
     model: CountingModel
     mcp: McpTestServer
+    # Starts a worker in this process.
+    work: Callable[[], Awaitable[None]]
     _workers: list[Process] = field(default_factory=list)
 
     async def worker(self, fail_point: str | None = None) -> Process:
@@ -67,10 +73,44 @@ class World:
         streamed = await self.served.client.responses.retrieve(response_id, stream=True, starting_after=last)
         return begun + await _read(streamed, TERMINAL)
 
-    async def continued(self, asked: JsonObject, *, approve: bool = True, **more: object) -> list[JsonObject]:
-        """Answer the one ask of a response; the whole stream of the continuation."""
-        answer = {"type": "mcp_approval_response", "approval_request_id": ask_of(asked)["id"], "approve": approve}
-        return await self._created({"input": [answer], "previous_response_id": asked["id"], **more}, TERMINAL)
+    async def continued(self, asked: JsonObject, *, until: str | None = None) -> list[JsonObject]:
+        """Approve the one ask of a response; the stream of the continuation, whole or up to the first of this type."""
+        answer = {"type": "mcp_approval_response", "approval_request_id": ask_of(asked)["id"], "approve": True}
+        body = {"input": [answer], "previous_response_id": asked["id"]}
+        return await self._created(body, TERMINAL if until is None else (until,))
+
+    async def approvals(self) -> list[JsonObject]:
+        """Every ask there is, oldest first."""
+        async with httpx.AsyncClient() as http:
+            answer = await http.get(f"{self.served.url}/v1/approvals")
+        found: list[JsonObject] = answer.raise_for_status().json()["data"]
+        return found
+
+    async def decide(self, approval_id: str, *, approve: bool) -> None:
+        """Decide an ask out of band."""
+        async with httpx.AsyncClient() as http:
+            answer = await http.post(f"{self.served.url}/v1/approvals/{approval_id}", json={"approve": approve})
+        answer.raise_for_status()
+
+    async def until_asked(self) -> list[JsonObject]:
+        """Wait for the first ask."""
+
+        async def asked() -> bool:
+            return bool(await self.approvals())
+
+        await until(asked)
+        return await self.approvals()
+
+    async def until_parked(self, workflow_id: str) -> None:
+        """Wait until Temporal knows that the run has parked."""
+
+        async def known() -> bool:
+            history = await self.served.ports.client.get_workflow_handle(workflow_id).fetch_history()
+            ended = [e.event_id for e in history.events if e.HasField("activity_task_completed_event_attributes")]
+            worked = [e.event_id for e in history.events if e.HasField("workflow_task_completed_event_attributes")]
+            return len(ended) == 2 and worked[-1] > ended[-1]
+
+        await until(known)
 
     async def _created(self, body: JsonObject, until: Sequence[str]) -> list[JsonObject]:
         create = self.served.client.responses.create
@@ -96,17 +136,15 @@ class World:
 
 
 @asynccontextmanager
-async def world(
-    folder: Path, temporal: str, *, work: bool = False, word_delay: float = 0.0, timeouts: Timeouts = TIMEOUTS
-) -> AsyncIterator[World]:
-    """Everything on free ports and a queue of its own. `work`: with a worker in this process."""
+async def world(folder: Path, temporal: str, *, word_delay: float = 0.0) -> AsyncIterator[World]:
+    """Everything on free ports and a queue of its own; no worker yet."""
     async with AsyncExitStack() as open_now:
         model = CountingModel(word_delay)
         upstream = await open_now.enter_async_context(running(model))
         server = await open_now.enter_async_context(mcp_server(TOOLS))
         given = stack.settings(folder, temporal, upstream=f"{upstream}/v1")
-        served = await open_now.enter_async_context(stack.outlast(given, work=work, desk=False, timeouts=timeouts))
-        made = World(given, served, model, server)
+        served = await open_now.enter_async_context(stack.outlast(given, work=False, desk=False, timeouts=TIMEOUTS))
+        made = World(given, served, model, server, functools.partial(cli.work, served.ports, open_now))
         open_now.push_async_callback(made.close)
         yield made
 
