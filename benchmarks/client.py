@@ -27,21 +27,26 @@ class Answer:
 
 
 class Connection:
-    """One kept connection; one request at a time."""
+    """A kept connection; one request at a time. The server may have closed it since: it is opened before the clock."""
 
-    def __init__(self, host: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._host, self._reader, self._writer = host, reader, writer
+    def __init__(self, url: str) -> None:
+        self._parts = urlsplit(url)
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def post(self, path: str, request: JsonObject) -> Answer:
-        """Send it and read to the end. Raises: RuntimeError for anything but a 200."""
+        """Send it and read to the end. Raises: RuntimeError for anything but a whole 200."""
         body = json.dumps(request)
-        head = f"POST {path} HTTP/1.1\r\nhost: {self._host}\r\ncontent-type: application/json\r\n"
+        head = f"POST {path} HTTP/1.1\r\nhost: {self._parts.netloc}\r\ncontent-type: application/json\r\n"
+        reader, writer = await self._open()
         reading = _Reading()
         parser = httptools.HttpResponseParser(reading)
         began = time.perf_counter()
-        self._writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+        writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
         while not reading.complete:
-            parser.feed_data(await self._reader.read(_READ_BYTES))
+            data = await reader.read(_READ_BYTES)
+            if not data:
+                raise RuntimeError(f"{path}: the connection was closed within the answer")
+            parser.feed_data(data)
             if reading.first_token is None and _TOKEN in reading.body:
                 reading.first_token = time.perf_counter() - began
         total = time.perf_counter() - began
@@ -50,16 +55,26 @@ class Connection:
             raise RuntimeError(f"{path} answered {answer.status}: {answer.body[:300]!r}")
         return answer
 
+    async def aclose(self) -> None:
+        """Close it."""
+        if self._streams is not None:
+            self._streams[1].close()
+
+    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._streams is None or self._streams[0].at_eof():
+            await self.aclose()
+            self._streams = await asyncio.open_connection(self._parts.hostname, self._parts.port)
+        return self._streams
+
 
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Connection]:
     """A connection to the server of `url`."""
-    parts = urlsplit(url)
-    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    connection = Connection(url)
     try:
-        yield Connection(parts.netloc, reader, writer)
+        yield connection
     finally:
-        writer.close()
+        await connection.aclose()
 
 
 class _Reading:
