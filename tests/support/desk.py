@@ -1,8 +1,9 @@
 """A desk with one caller: a scripted model, an MCP server that counts, a whole Outlast, and what tests ask of them."""
 
+import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,7 @@ from tests.support.stack import Outlast, outlast
 JsonObject = dict[str, Any]
 REFUND = "mcp__desk__refund"
 LOOKUP = "mcp__desk__lookup"
+WAIT: JsonObject = {"outlast": {"approval_mode": "wait"}}
 _ORDERS = itertools.count(1)
 
 
@@ -123,6 +125,29 @@ class Case:
         opened: AsyncStream[Any] = await self.client.responses.create(input=given, stream=True, **known)
         return opened
 
+    async def start(self, given: Any = "please", **parameters: Any) -> Response:
+        """A response in the background, in wait mode."""
+        return await self.ask(given, background=True, extra_body=WAIT, **parameters)
+
+    async def open_asks(self, response: Response, count: int = 1) -> list[str]:
+        """Ids of the asks that hold up a response, once there are so many."""
+
+        async def pending() -> list[str]:
+            found = [ask["id"] for ask in await self.world.approvals() if ask["response_id"] == response.id]
+            return found if len(found) == count else []
+
+        return list(await until(pending))
+
+    async def ended(self, response: Response) -> Response:
+        """The response, once it has ended."""
+
+        async def terminal() -> Response | None:
+            found = await self.client.responses.retrieve(response.id)
+            return None if found.status in ("queued", "in_progress") else found
+
+        found: Response = await until(terminal)
+        return found
+
     async def decided(
         self, previous: Response, *verdicts: JsonObject, extra: Sequence[JsonObject] = (), **parameters: Any
     ) -> Response:
@@ -160,6 +185,14 @@ async def by_header(request: Request) -> Principal:
         key_id=named.get("x-key", "local"),
         roles=frozenset(role for role in ("caller", "approver", "admin") if role in roles),
     )
+
+
+async def until(reached: Callable[[], Awaitable[Any]]) -> Any:
+    """What it answers once that is something."""
+    async with asyncio.timeout(30):
+        while not (found := await reached()):  # noqa: ASYNC110  # nobody here is told when it changes
+            await asyncio.sleep(0.02)
+    return found
 
 
 def verdict(approval_id: str, approve: bool, reason: str | None = None) -> JsonObject:
