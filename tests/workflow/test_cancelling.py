@@ -76,14 +76,22 @@ async def test_a_continuation_that_had_claimed_a_cancelled_park_ends_with_it(ben
         assert finished(run) == [("resp_2", CANCELLED)]
 
 
+async def cancelled_meanwhile(run: Run) -> None:
+    """Called in a local activity: cancel its run, and return when the workflow knows."""
+    before = (await run.event_names()).count("WORKFLOW_TASK_STARTED")
+    await run.handle.cancel()
+    await run.recorded(EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED)
+    # A task that lasts reports itself, and its successor brings the cancellation while this is still at work.
+    await run.recorded(EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED, before + 2)
+
+
 async def test_a_cancellation_does_not_cut_the_end_of_a_failed_response(bench: Bench) -> None:
     """It comes while `FinishResponse` is at work after a failure: that is waited for, and then the run is Cancelled."""
+    ends: list[Ended | None] = []
 
     async def slowly(given: FinishInput) -> FinishOutcome:
-        await run.handle.cancel()
-        # A task that lasts reports itself, and its successor brings the cancellation while this is still at work.
-        await run.recorded(EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED)
-        await run.recorded(EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED, 4)
+        await cancelled_meanwhile(run)
+        ends.append(given.state.ended)
         return FinishOutcome(given.state.ended or CANCELLED)
 
     refused = ApplicationError("refused", type="Refused", non_retryable=True)
@@ -92,29 +100,27 @@ async def test_a_cancellation_does_not_cut_the_end_of_a_failed_response(bench: B
         workflow_id = await bench.start(task_timeout=timedelta(seconds=2))
         run = Run(bench.client.get_workflow_handle(workflow_id), fakes)
         await run.ended(CANCELED)
+        assert ends == [Ended(Status.FAILED, code="Refused")]
         assert finished(run) == [("resp_1", Ended(Status.FAILED, code="Refused"))]
 
 
 async def test_a_decision_in_the_making_is_answered_before_a_cancelled_run_ends(bench: Bench) -> None:
     """The operator who clicked gets the answer; a handler is never cut off."""
-    deciding, free = asyncio.Event(), asyncio.Event()
 
     async def slowly(_: object) -> Verdict:
-        deciding.set()
-        await free.wait()
+        await cancelled_meanwhile(run)
         return Verdict("mcpr_1", "approved", "temporal-update", won=True)
 
     script: Script = {contracts.READ_GATE: [GateView(pending=1)], contracts.DECIDE_APPROVAL: [slowly]}
-    async with bench.running(script, waiting()) as run:
-        await run.fakes.called(contracts.READ_GATE)
-        answer = asyncio.create_task(
-            run.handle.execute_update(contracts.UPDATE_DECIDE, Decision("mcpr_1", approve=True), result_type=Verdict)
-        )
-        await deciding.wait()
-        await run.handle.cancel()
-        free.set()
+    async with bench.worker(script) as fakes:
+        workflow_id = await bench.start(waiting(), task_timeout=timedelta(seconds=2))
+        run = Run(bench.client.get_workflow_handle(workflow_id), fakes)
+        await fakes.called(contracts.READ_GATE)
         async with asyncio.timeout(20):
-            assert (await answer).won
+            answer: Verdict = await run.handle.execute_update(
+                contracts.UPDATE_DECIDE, Decision("mcpr_1", approve=True), result_type=Verdict
+            )
+        assert answer.won
         await run.ended(CANCELED)
         # A task that found news at its end is repeated, its local activities too.
         assert set(finished(run)) == {("resp_1", CANCELLED)}

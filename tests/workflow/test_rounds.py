@@ -131,6 +131,7 @@ async def test_a_batch_that_cannot_be_recorded_starts_no_further_call(bench: Ben
             contracts.FINISH_RESPONSE,
         ]
         assert [each.ended for each in finishing(run)] == [Ended(Status.FAILED, code="Broken")]
+        assert await run.scheduled() == [("CallLlm", "first · round 1"), ("ExecuteTools", "docs.search")]
 
 
 async def test_client_calls_after_a_tool_batch_are_handed_back(bench: Bench) -> None:
