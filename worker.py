@@ -12,6 +12,8 @@ from datetime import timedelta
 from temporalio.client import Client
 from temporalio.worker import Worker
 
+import outlast
+import workflows
 from activities.base import Deps
 from activities.call_llm import CallLlmActivity
 from activities.execute_tools import ExecuteToolsActivity
@@ -44,7 +46,8 @@ def activities_of(deps: Deps) -> list[Callable[..., Awaitable[object]]]:
 
 def create_worker(client: Client, task_queue: str, deps: Deps, *, cached_workflows: int = 1000) -> Worker:
     """A worker of the queue; use `async with`. `cached_workflows` 0: every task replays its history, for tests."""
-    compile_once(response)
+    # What the sandbox does not pass through.
+    compile_once(outlast, workflows, response)
     return Worker(
         client,
         task_queue=task_queue,

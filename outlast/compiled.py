@@ -1,4 +1,4 @@
-"""Compile a module once a process, however often the workflow sandbox imports it anew.
+"""Compile modules once a process, however often the workflow sandbox imports them anew.
 
 The sandbox does so for every run, from bytecode where Python may write it. Where it may not (PYTHONDONTWRITEBYTECODE,
 an installation that is read-only, as in most containers) each run would compile the workflow's source on the worker's
@@ -44,9 +44,10 @@ class _Finder(MetaPathFinder):
 _finders: dict[str, _Finder] = {}
 
 
-def compile_once(module: ModuleType) -> None:
-    """From now on, whoever imports this module anew gets its code from memory."""
-    name, path = module.__name__, module.__file__
-    if path is not None and name not in _finders:
-        _finders[name] = _Finder(name, path)
-        sys.meta_path.insert(0, _finders[name])
+def compile_once(*modules: ModuleType) -> None:
+    """From now on, whoever imports one of these anew gets its code from memory."""
+    for module in modules:
+        name, path = module.__name__, module.__file__
+        if path is not None and name not in _finders:
+            _finders[name] = _Finder(name, path)
+            sys.meta_path.insert(0, _finders[name])
