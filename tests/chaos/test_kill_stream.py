@@ -62,6 +62,7 @@ async def test_a_round_cut_after_a_complete_gateway_call_runs_it_once_and_goes_o
     await first.killed(failpoints.MID_STREAM)
     second = await outlast.worker()
     response = whole(await outlast.rest(begun))
+    assert [item["type"] for item in response["output"]] == ["mcp_list_tools", "mcp_call", "mcp_call", "message"]
     assert [(call["name"], call["status"], call["output"]) for call in items(response, "mcp_call")] == [
         ("pay_bill", "completed", PAID),
         ("read_meter", "completed", METER),

@@ -11,7 +11,7 @@ import httpx
 from openai import AsyncStream
 from openai.types.responses import ResponseStreamEvent
 
-from outlast import cli
+from outlast import processes
 from outlast.contracts import Timeouts
 from outlast.demo.serving import running
 from outlast.protocol.json import JsonObject
@@ -144,7 +144,7 @@ async def world(folder: Path, temporal: str, *, word_delay: float = 0.0) -> Asyn
         server = await open_now.enter_async_context(mcp_server(TOOLS))
         given = stack.settings(folder, temporal, upstream=f"{upstream}/v1")
         served = await open_now.enter_async_context(stack.outlast(given, work=False, desk=False, timeouts=TIMEOUTS))
-        made = World(given, served, model, server, functools.partial(cli.work, served.ports, open_now))
+        made = World(given, served, model, server, functools.partial(processes.work, served.ports, open_now))
         open_now.push_async_callback(made.close)
         yield made
 
