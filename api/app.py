@@ -1,6 +1,6 @@
 """Composition of the HTTP side: routes over ports, one error envelope, one outermost layer.
 
-The ports belong to whoever built them (`outlast.cli`): the application neither opens nor closes one.
+The ports belong to whoever built them (`outlast.processes`): the application neither opens nor closes one.
 """
 
 from fastapi import FastAPI

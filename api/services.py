@@ -1,4 +1,4 @@
-"""The ports the HTTP side is composed of. `outlast.cli` builds them and closes them; nothing here owns one."""
+"""The ports the HTTP side is composed of. `outlast.processes` builds them and closes them; nothing here owns one."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -17,7 +17,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from benchmarks.bare import BareWorkflow
-from outlast import cli
+from outlast import processes
 from outlast.ports import open_ports
 from outlast.protocol import json
 from outlast.protocol.json import JsonObject
@@ -61,7 +61,7 @@ async def _serve(data_dir: Path, temporal: str, upstream: str) -> None:
     )
     async with AsyncExitStack() as stack:
         opened = await open_ports(stack, settings, temporal=temporal, demo_url=None)
-        await cli.work(opened, stack)
+        await processes.work(opened, stack)
         worker = Worker(
             opened.client,
             task_queue=_QUEUE,
@@ -70,7 +70,7 @@ async def _serve(data_dir: Path, temporal: str, upstream: str) -> None:
             workflow_runner=workflow_runner(),
         )
         await stack.enter_async_context(worker)
-        _say({"url": await cli.serve(opened, stack)})
+        _say({"url": await processes.serve(opened, stack)})
         commands = asyncio.StreamReader()
         await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
         async for line in commands:

@@ -38,11 +38,11 @@ def imported_by(path: Path) -> set[str]:
 
 
 def test_only_the_command_line_imports_the_other_composition_roots() -> None:
-    """worker.py, api/app.py and outlast/cli.py put the parts together; worker.py is no package."""
+    """worker.py, api/app.py and outlast/processes.py put the parts together; worker.py is no package."""
     roots = {"worker", "api.app"}
     sources = [path for name in OURS for path in (ROOT / name).rglob("*.py")]
     importers = {str(path.relative_to(ROOT)) for path in sources if imported_by(path) & roots}
-    assert importers <= {"outlast/cli.py"}
+    assert importers <= {"outlast/processes.py"}
     assert not {name for name in imported_by(ROOT / "worker.py") if name.split(".")[0] == "api"}
 
 

@@ -17,7 +17,7 @@ from temporalio.api.enums.v1 import EventType
 
 from api.app import create_app
 from api.deps import Principal, principal
-from outlast import cli
+from outlast import processes
 from outlast.settings import Settings
 from tests.support.mcp_server import McpTestServer, Tool, mcp_server
 from tests.support.scripted_model import Script, ScriptedModels, call, scripted_model
@@ -169,7 +169,7 @@ async def desk_world(given: Settings, patch: pytest.MonkeyPatch) -> AsyncIterato
         desk = await stack.enter_async_context(mcp_server(desk_tools()))
         upstreams = {"test": {"base_url": models.url, "dialect": "responses"}}
         whole = Settings.model_validate({**given.model_dump(), "upstreams": upstreams})
-        patch.setattr(cli, "create_app", with_principals)
+        patch.setattr(processes, "create_app", with_principals)
         server = await stack.enter_async_context(outlast(whole, desk=False))
         patch.undo()
         http = await stack.enter_async_context(httpx.AsyncClient(base_url=server.url, timeout=60))

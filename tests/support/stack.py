@@ -14,7 +14,7 @@ from typing import Self
 
 from openai import AsyncOpenAI
 
-from outlast import cli
+from outlast import processes
 from outlast.contracts import Timeouts
 from outlast.demo.model import model_app
 from outlast.demo.serving import running
@@ -58,8 +58,8 @@ async def outlast(
         if timeouts is not None:
             opened = replace(opened, timeouts=timeouts)
         if work:
-            await cli.work(opened, stack)
-        url = await cli.serve(opened, stack, desk=desk)
+            await processes.work(opened, stack)
+        url = await processes.serve(opened, stack, desk=desk)
         client = AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
         stack.push_async_callback(client.close)
         yield Outlast(url, opened, client)
