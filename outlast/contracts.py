@@ -126,10 +126,13 @@ class FinishInput:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A decision as Temporal's UI or CLI sends it: `{"approval_id": "mcpr_…", "approve": true}`."""
+    """A decision as Temporal's UI or CLI sends it: `{"approval_id": "mcpr_…", "approve": true}`.
+
+    Both are needed: a decision that leaves `approve` out decides nothing, it must not deny.
+    """
 
     approval_id: str = ""
-    approve: bool = False
+    approve: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

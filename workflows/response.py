@@ -326,6 +326,8 @@ class ResponseWorkflow:
     def _gate_is_open(self, decision: Decision) -> None:
         if not self._gate_open:
             raise ApplicationError("no approval is open in this run", type="no_open_approval", non_retryable=True)
+        if decision.approve is None:
+            raise ApplicationError("say approve: true or false", type="no_verdict", non_retryable=True)
 
     @workflow.signal(
         name=contracts.SIGNAL_DECIDE,
@@ -333,7 +335,7 @@ class ResponseWorkflow:
     )
     async def on_decide(self, decision: Decision) -> None:
         """As the update; a decision that loses changes nothing."""
-        if self._gate_open:
+        if self._gate_open and decision.approve is not None:
             await self._decide(decision, "temporal-signal")
 
     async def _decide(self, decision: Decision, how: str) -> Verdict:

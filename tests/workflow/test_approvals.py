@@ -179,6 +179,21 @@ async def test_a_signal_decides_without_an_answer(bench: Bench) -> None:
     ]
 
 
+async def test_a_decision_without_a_verdict_decides_nothing(bench: Bench) -> None:
+    """`{"approval_id": …}` alone is a slip of an operator, not a denial: refused as an update, dropped as a signal."""
+    script: Script = {GATE: [scenarios.PENDING]}
+    async with bench.running(script, waiting()) as run:
+        await run.fakes.called(GATE)
+        await run.handle.signal(contracts.SIGNAL_DECIDE, {"approval_id": "mcpr_1"})
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await run.handle.execute_update(contracts.UPDATE_DECIDE, {"approval_id": "mcpr_1"})
+        assert isinstance(refused.value.cause, ApplicationError)
+        assert refused.value.cause.type == "no_verdict"
+        assert (await decide(run)).won
+        await run.ended()
+    assert [given.how for given in run.fakes.inputs(contracts.DECIDE_APPROVAL)] == ["temporal-update"]
+
+
 async def test_a_decision_before_the_asks_outcome_is_taken(bench: Bench) -> None:
     """The gate opens before the ask is visible, so there is no moment at which a decision is refused."""
 
