@@ -82,4 +82,5 @@ async def test_a_committed_step_is_neither_paid_nor_run_again(outlast: World, st
     assert (response["status"], call["status"], call["error"]) == ("completed", "completed", None)
     assert len(outlast.model.requests) == 2
     assert [made.arguments for made in outlast.mcp.calls] == [json.loads(call["arguments"])]
+    assert await outlast.failures_of(response["id"]) == []
     assert await outlast.workers_of(response["id"]) == {first.pid, second.pid}

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 from openai import AsyncStream
 from openai.types.responses import ResponseStreamEvent
+from temporalio.api.enums.v1 import EventType
 
 from outlast import processes
 from outlast.contracts import Timeouts
@@ -126,6 +127,12 @@ class World:
         history = await self.served.ports.client.get_workflow_handle(workflow_id).fetch_history()
         names = [event.activity_task_scheduled_event_attributes.activity_type.name for event in history.events]
         return [name for name in names if name]
+
+    async def failures_of(self, workflow_id: str) -> list[str]:
+        """Activities of the run that Temporal has given up on."""
+        history = await self.served.ports.client.get_workflow_handle(workflow_id).fetch_history()
+        given_up = (EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED, EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT)
+        return [str(event) for event in history.events if event.event_type in given_up]
 
     async def close(self) -> None:
         """Kill the workers; let no server wait for them."""
