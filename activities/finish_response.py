@@ -8,6 +8,7 @@ from activities import base
 from activities.base import Deps
 from outlast import contracts
 from outlast.contracts import DecideInput, FinishInput, GateInput, GateView, ParkInput, Resumed, Verdict
+from outlast.loop.approvals import told_reason
 from outlast.loop.state import Ended, FinishOutcome, RunState, Status
 from outlast.protocol import building
 from outlast.protocol.errors import ApprovalAlreadyDecided, NotFound
@@ -136,4 +137,5 @@ def _denied(approval: Approval) -> list[JsonObject]:
         "approval_request_id": approval.id,
         "approve": False,
     }
-    return [request, {**response, "reason": approval.reason} if approval.reason else response]
+    reason = told_reason(approval.decided_how, approval.reason)
+    return [request, {**response, "reason": reason} if reason else response]

@@ -12,8 +12,9 @@ expired asks are refused by the store, inside the transaction that takes them: o
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from api.asks import asks_now
 from api.deps import Principal
 from outlast.loop import approvals as policy
 from outlast.protocol import building, ids
@@ -50,6 +51,8 @@ class Plan:
     takes: tuple[str, ...] = ()
     hidden_inputs: tuple[JsonObject, ...] = ()
     claim: tuple[str, str] | None = None
+    # server label -> secret id of what the caller gave the parked run; used where the request brings nothing fresh.
+    credentials: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def run(self) -> tuple[int, ...]:
@@ -122,7 +125,8 @@ async def plan(
     if listed_by is None:
         return Plan()
     # An ask of wait mode holds up its own response and was used there.
-    asks = [ask for ask in await store.approvals(caller.tenant, response_id=listed_by) if ask.mode == "respond"]
+    found = await asks_now(store, caller.tenant, now, response_id=listed_by)
+    asks = [ask for ask in found if ask.mode == "respond"]
     for approval_id in verdicts.keys() - {ask.id for ask in asks}:
         await _refuse_stranger(approval_id, listed_by, caller, store)
     settled = [
@@ -132,20 +136,25 @@ async def plan(
     ]
     if not settled:
         return Plan()
+    undecided = [_whole(ask, request.input) for ask in asks if ask.status == "pending" and ask.id not in verdicts]
     for ask in settled:
         _check_decider(ask, verdicts.get(ask.id), caller)
+    for ask in (*settled, *undecided):
         _check_target(ask, request, caller)
     workflow_id = await store.parked_on(caller.tenant, listed_by) if request.stored else None
     return Plan(
         approved=tuple(
             Approved(ask, ids.mint(ids.Prefix.MCP_CALL)) for ask in settled if _approves(ask, verdicts.get(ask.id))
         ),
-        undecided=tuple(
-            _whole(ask, request.input) for ask in asks if ask.status == "pending" and ask.id not in verdicts
-        ),
+        undecided=tuple(undecided),
         decisions=tuple(_wish(decision, caller, now) for decision in verdicts.values()),
         takes=tuple(ask.id for ask in settled),
         hidden_inputs=tuple(_hidden(ask) for ask in settled if ask.id not in verdicts),
+        credentials={
+            ask.server_label: ask.secret_id
+            for ask in (*settled, *undecided)
+            if ask.secret_id is not None and ask.owner == caller.key_id
+        },
         claim=None if workflow_id is None else (workflow_id, listed_by),
     )
 
@@ -279,7 +288,7 @@ def _wish(decision: McpApprovalResponse, caller: Principal, now: float) -> Decis
 
 def _hidden(ask: Approval) -> JsonObject:
     """A decision made elsewhere, as the chain shows it to the model."""
-    reason = "the deadline for a decision has passed" if ask.decided_how == "deadline" else ask.reason
+    reason = policy.told_reason(ask.decided_how, ask.reason)
     return {
         "type": "mcp_approval_response",
         "id": ids.mint(ids.Prefix.MCP_APPROVAL_RESPONSE),

@@ -60,7 +60,8 @@ def _new_response(
     response_id = ids.mint(ids.Prefix.RESPONSE)
     state = _first_state(request, response_id, plan, ports, now)
     background = bool(request.background)
-    credentials, secrets = _sealed(request)
+    fresh, secrets = _sealed(request)
+    credentials = {**plan.credentials, **fresh}
     record = ResponseRecord(
         tenant=caller.tenant,
         id=response_id,
@@ -82,7 +83,7 @@ def _new_response(
         inputs=requests.canonical_inputs(request, ids.mint_item),
         events=[*_opening(record), *plan.events],
         hidden_inputs=plan.hidden_inputs,
-        calls=plan.calls(response_id, credentials),
+        calls=plan.calls(response_id, fresh),
         decisions=plan.decisions,
         takes=plan.takes,
         relist=plan.relist,
@@ -103,7 +104,8 @@ def _first_state(request: CreateResponse, response_id: str, plan: Plan, ports: S
     )
     state = RunState(
         response_id=response_id,
-        mode=_mode(request, ports),
+        # Asks that are listed again end this response before any model round: they stay what the caller was shown.
+        mode=ApprovalMode.RESPOND if plan.undecided else _mode(request, ports),
         budgets=budgets,
         tool_calls=len(plan.run),
         batch=Batch(round=0, run=plan.run, ask=plan.ask, names=plan.names),

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from api import body, paging
+from api.asks import asks_now
 from api.deps import Caller, Ports
 from api.errors import Json
 from api.paging import page
@@ -32,7 +33,7 @@ async def list_approvals(
     limit: Annotated[int, Query(ge=1, le=100)] = 100,
 ) -> Response:
     """Asks of the tenant, oldest first."""
-    found = list(await ports.store.approvals(caller.tenant, status=status))
+    found = list(await asks_now(ports.store, caller.tenant, ports.clock(), status=status))
     shown, more = paging.after(found, after, limit, key=lambda approval: approval.id)
     return Json(page([approval_json(approval) for approval in shown], has_more=more))
 

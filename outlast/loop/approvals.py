@@ -70,6 +70,11 @@ def fingerprint(*, tenant: str, server: str, tool: str, arguments: str, owner: s
     return hashlib.sha256(json.dumps(bound, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
+def told_reason(decided_how: str | None, reason: str | None) -> str | None:
+    """Why an ask was denied, for the model; a deadline gives no reason of its own."""
+    return "the deadline for a decision has passed" if decided_how == "deadline" else reason
+
+
 @dataclass(frozen=True, slots=True)
 class Split:
     """An input taken apart: new decisions, one per ask, in order; everything else, history included."""

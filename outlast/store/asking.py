@@ -5,6 +5,7 @@ everybody else reads who did. Refusals are returned, not raised, where the same 
 must keep that.
 """
 
+from collections.abc import Collection
 from datetime import UTC, datetime
 
 import sqlalchemy as sa
@@ -56,6 +57,21 @@ _TAKE = Query(
     .returning(_a.id)
 )
 _RELIST = Query(sa.update(approvals).where(_ONE).values(listed_by=sa.bindparam("lister")).returning(_a.id))
+_REARM = Query(
+    sa.update(approvals)
+    .where(
+        _a.tenant == sa.bindparam("tenant"),
+        _a.listed_by == sa.bindparam("lister"),
+        _a.server_label == sa.bindparam("label"),
+        _PENDING,
+    )
+    .values(secret_id=sa.bindparam("secret"))
+)
+_KEEP_SECRET = Query(
+    sa.update(secrets)
+    .where(secrets.c.tenant == sa.bindparam("tenant"), secrets.c.id == sa.bindparam("secret"))
+    .values(response_id=sa.bindparam("response"))
+)
 _withdraw = sa.update(approvals).where(_a.tenant == sa.bindparam("tenant"), _PENDING).values(status=lit("withdrawn"))
 _WITHDRAW_ASKED = Query(_withdraw.where(_a.response_id == sa.bindparam("response")))
 _WITHDRAW_SHOWN = Query(_withdraw.where(_of_response))
@@ -98,9 +114,9 @@ _PURGE_SECRETS = Query(
 )
 
 
-def decide(tenant: str, wish: DecisionRequest, now: float) -> Script[Decided | OutlastError]:
+def decide(tenant: str, wish: DecisionRequest, now: float, *, used: bool = False) -> Script[Decided | OutlastError]:
     """Decide one ask, or learn why not; see `Store.decide`. The refusal is returned so that an expiry found on the way
-    is kept."""
+    is kept. `used`: by a response that is created with it, whose end purges the secrets."""
     key: dict[str, object] = {"tenant": tenant, "approval": wish.approval_id, "now": now}
     verdict = "approved" if wish.approve else "denied"
     rows = yield Statement(
@@ -116,7 +132,7 @@ def decide(tenant: str, wish: DecisionRequest, now: float) -> Script[Decided | O
     )
     if rows:
         approval = records.approval(rows[0])
-        if not wish.approve:
+        if not wish.approve and not used:
             yield from purge_secrets(tenant, approval.response_id)
         return Decided(approval, won=True)
     standing = yield from _standing(tenant, wish.approval_id, now)
@@ -172,6 +188,17 @@ def take(tenant: str, approval_id: str, taker: str) -> Script[None]:
     if not rows:
         raise NotFound(f"no approval {approval_id}", param="approval_request_id")
     raise refusal(records.approval(rows[0]))
+
+
+def hand_over(record: ResponseRecord, fresh: Collection[str]) -> Script[None]:
+    """The credentials of a continuation: those of the run before live as long as it does, `fresh` ones (secret ids) are
+    what the asks it lists again will run with."""
+    for label, secret_id in record.credentials.items():
+        key: dict[str, object] = {"tenant": record.tenant, "secret": secret_id}
+        if secret_id in fresh:
+            yield Statement(_REARM, key | {"label": label, "lister": record.id})
+        else:
+            yield Statement(_KEEP_SECRET, key | {"response": record.id})
 
 
 def relist(tenant: str, approval_id: str, lister: str) -> Script[None]:

@@ -54,13 +54,15 @@ def create(new: NewResponse, sealed: Sequence[SealedSecret], now: float) -> Scri
     """See `Store.create`. Decisions come first: a refused one leaves nothing behind."""
     record = new.record
     for wish in new.decisions:
-        decided = yield from asking.decide(record.tenant, wish, now)
+        decided = yield from asking.decide(record.tenant, wish, now, used=wish.approval_id in new.takes)
         if isinstance(decided, OutlastError):
             raise decided
     for approval_id in new.takes:
         yield from asking.take(record.tenant, approval_id, record.id)
     for approval_id in new.relist:
         yield from asking.relist(record.tenant, approval_id, record.id)
+    if new.takes:
+        yield from asking.hand_over(record, new.secrets)
     claimed_from = yield from _claim(new)
     if claimed_from is not None and new.claim is not None:
         record = replace(record, workflow_id=new.claim[0])

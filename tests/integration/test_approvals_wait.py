@@ -20,6 +20,7 @@ from tests.support.desk import (
     Case,
     World,
     answered,
+    asks,
     desk_world,
     dumped,
     kinds,
@@ -290,3 +291,36 @@ async def test_the_callers_own_calls_are_handed_back_after_the_decisions(world: 
     assert (kinds(second), case.ran) == (["message"], ["refund"])
     outputs = {item["call_id"]: item["output"] for item in case.script.transcript() if "output" in item}
     assert outputs == {mine: "3", ask: f"refunded {case.order}"}
+
+
+async def test_a_waiting_continuation_runs_what_was_approved_and_waits_for_the_next_ask(world: World) -> None:
+    """The parked workflow serves it; its own new ask holds it up and is no output item."""
+    case = world.case()
+    case.play([case.calls(REFUND)], [case.calls("mcp__desk__note")], [say("both")])
+    first = await case.ask()
+    (ask,) = asks(first)
+    second = await case.start([verdict(ask, True)], previous_response_id=first.id)
+    (waiting,) = await case.open_asks(second)
+    assert case.ran == ["refund"]
+    await world.decide(waiting, True)
+    final = await case.ended(second)
+    assert (final.status, kinds(final), case.ran) == (
+        "completed",
+        ["mcp_call", "mcp_call", "message"],
+        ["refund", "note"],
+    )
+    assert [item.get("approval_request_id") for item in dumped(final)[:2]] == [ask, waiting]
+    assert len(await world.activities(first.id, second.id)) == 5
+
+
+async def test_a_waiting_continuation_that_leaves_asks_open_lists_them_again(world: World) -> None:
+    """They stay what the caller was shown: items to answer, under the same ids; no model round before that."""
+    case = world.case()
+    case.play([case.calls(REFUND), case.calls("mcp__desk__note")], [say("done")])
+    first = await case.ask()
+    one, two = asks(first)
+    second = await case.ended(await case.start([verdict(one, True)], previous_response_id=first.id))
+    assert (second.status, kinds(second), asks(second)) == ("completed", ["mcp_call", "mcp_approval_request"], [two])
+    assert (case.ran, case.script.asked) == (["refund"], 1)
+    third = await case.ended(await case.start([verdict(two, False)], previous_response_id=second.id))
+    assert (kinds(third), case.ran) == (["message"], ["refund"])
