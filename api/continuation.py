@@ -51,6 +51,7 @@ class Plan:
     takes: tuple[str, ...] = ()
     hidden_inputs: tuple[JsonObject, ...] = ()
     claim: tuple[str, str] | None = None
+    continues: str | None = None
     # server label -> secret id of what the caller gave the parked run; used where the request brings nothing fresh.
     credentials: Mapping[str, str] = field(default_factory=dict)
 
@@ -155,6 +156,7 @@ async def plan(
             for ask in (*settled, *undecided)
             if ask.secret_id is not None and ask.owner == caller.key_id
         },
+        continues=listed_by,
         claim=None if workflow_id is None else (workflow_id, listed_by),
     )
 

@@ -87,6 +87,7 @@ def _new_response(
         decisions=plan.decisions,
         takes=plan.takes,
         relist=plan.relist,
+        continues=plan.continues,
         claim=plan.claim,
         secrets=secrets,
     )

@@ -50,13 +50,20 @@ _EXPIRE_ALL = Query(
     .values(_BY_DEADLINE)
     .returning(_a.id)
 )
+# Unless a newer response has listed it meanwhile: two continuations of one response must not divide its asks.
+_still_shown = _a.listed_by == sa.func.coalesce(sa.bindparam("shown_by", type_=sa.Text), _a.listed_by)
 _TAKE = Query(
     sa.update(approvals)
-    .where(_ONE, _a.taken_by.is_(None), _a.status.in_([lit("approved"), lit("denied")]))
+    .where(_ONE, _still_shown, _a.taken_by.is_(None), _a.status.in_([lit("approved"), lit("denied")]))
     .values(taken_by=sa.bindparam("taker"))
     .returning(_a.id)
 )
-_RELIST = Query(sa.update(approvals).where(_ONE).values(listed_by=sa.bindparam("lister")).returning(_a.id))
+_RELIST = Query(
+    sa.update(approvals)
+    .where(_ONE, _still_shown, _a.taken_by.is_(None))
+    .values(listed_by=sa.bindparam("lister"))
+    .returning(_a.id)
+)
 _REARM = Query(
     sa.update(approvals)
     .where(
@@ -179,15 +186,12 @@ def refusal(approval: Approval) -> InvalidRequest:
     return ApprovalAlreadyDecided(told)
 
 
-def take(tenant: str, approval_id: str, taker: str) -> Script[None]:
-    """Use a decision, once. Raises: NotFound, ApprovalAlreadyDecided naming the taker, InvalidRequest."""
-    rows = yield Statement(_TAKE, {"tenant": tenant, "approval": approval_id, "taker": taker})
-    if rows:
-        return
-    rows = yield Statement(_READ_APPROVAL, {"tenant": tenant, "approval": approval_id})
-    if not rows:
-        raise NotFound(f"no approval {approval_id}", param="approval_request_id")
-    raise refusal(records.approval(rows[0]))
+def take(tenant: str, approval_id: str, taker: str, shown_by: str | None) -> Script[None]:
+    """Use a decision, once. `shown_by`: the response it was decided from. Raises: NotFound, ApprovalAlreadyDecided
+    naming the taker, InvalidRequest."""
+    key: dict[str, object] = {"tenant": tenant, "approval": approval_id}
+    if not (yield Statement(_TAKE, key | {"taker": taker, "shown_by": shown_by})):
+        raise (yield from _passed(tenant, approval_id, shown_by))
 
 
 def hand_over(record: ResponseRecord, fresh: Collection[str]) -> Script[None]:
@@ -201,11 +205,32 @@ def hand_over(record: ResponseRecord, fresh: Collection[str]) -> Script[None]:
             yield Statement(_KEEP_SECRET, key | {"response": record.id})
 
 
-def relist(tenant: str, approval_id: str, lister: str) -> Script[None]:
-    """A newer response shows a still open ask. Raises: NotFound."""
-    rows = yield Statement(_RELIST, {"tenant": tenant, "approval": approval_id, "lister": lister})
+def relist(tenant: str, approval_id: str, lister: str, shown_by: str | None) -> Script[None]:
+    """A newer response shows a still open ask. Raises: as `take`."""
+    key: dict[str, object] = {"tenant": tenant, "approval": approval_id}
+    if not (yield Statement(_RELIST, key | {"lister": lister, "shown_by": shown_by})):
+        raise (yield from _passed(tenant, approval_id, shown_by))
+
+
+def _passed(tenant: str, approval_id: str, shown_by: str | None) -> Script[OutlastError]:
+    """Why an ask could not be taken or listed again."""
+    rows = yield Statement(_READ_APPROVAL, {"tenant": tenant, "approval": approval_id})
     if not rows:
-        raise NotFound(f"no approval {approval_id}", param="approval_request_id")
+        return NotFound(f"no approval {approval_id}", param="approval_request_id")
+    approval = records.approval(rows[0])
+    if approval.taken_by is None and shown_by not in (None, approval.listed_by):
+        return stale(approval, shown_by)
+    return refusal(approval)
+
+
+def stale(approval: Approval, shown_by: str | None) -> InvalidRequest:
+    """A decision from an older response than the newest that lists the ask."""
+    return InvalidRequest(
+        f"Approval '{approval.id}' is not listed by response '{shown_by}': continue from '{approval.listed_by}', "
+        "the newest response that lists it.",
+        param="input",
+        code="approval_stale",
+    )
 
 
 def expire(tenant: str, response_id: str, now: float) -> Script[int]:

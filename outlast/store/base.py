@@ -166,6 +166,8 @@ class NewResponse:
     decisions: Sequence["DecisionRequest"] = ()
     takes: Sequence[str] = ()
     relist: Sequence[str] = ()
+    # The response that lists `takes` and `relist`; if a newer one lists any of them by now, nothing is written.
+    continues: str | None = None
     claim: tuple[str, str] | None = None
     # secret id -> plaintext JSON (headers); sealed by the store.
     secrets: Mapping[str, JsonObject] = field(default_factory=dict)

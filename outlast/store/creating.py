@@ -58,9 +58,9 @@ def create(new: NewResponse, sealed: Sequence[SealedSecret], now: float) -> Scri
         if isinstance(decided, OutlastError):
             raise decided
     for approval_id in new.takes:
-        yield from asking.take(record.tenant, approval_id, record.id)
+        yield from asking.take(record.tenant, approval_id, record.id, new.continues)
     for approval_id in new.relist:
-        yield from asking.relist(record.tenant, approval_id, record.id)
+        yield from asking.relist(record.tenant, approval_id, record.id, new.continues)
     if new.takes:
         yield from asking.hand_over(record, new.secrets)
     claimed_from = yield from _claim(new)

@@ -3,10 +3,12 @@
 A refused decision decides nothing: after each refusal the right request still works.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 from openai import BadRequestError, NotFoundError, PermissionDeniedError
+from openai.types.responses import Response
 
 from outlast.devserver import DevServer
 from tests.support.desk import (
@@ -289,3 +291,51 @@ async def test_a_stateless_partial_decision_lists_the_rest_again(world: World) -
         *pair(case, one, f"refunded {case.order}"),
         *answered(two, "mcp__desk__note", text, "denied"),
     ]
+
+
+async def test_two_turns_that_decide_different_asks_at_once_do_not_pass_each_other(world: World) -> None:
+    """The first one lists the rest again: the other is stale and decides nothing."""
+    for _ in range(3):
+        case = world.case()
+        case.play([case.calls(REFUND), case.calls("mcp__desk__note")], [say("done")])
+        first = await case.ask()
+        one, two = asks(first)
+        results = await asyncio.gather(
+            case.decided(first, verdict(one, True)), case.decided(first, verdict(two, True)), return_exceptions=True
+        )
+        (won,) = [result for result in results if isinstance(result, Response)]
+        (lost,) = [result for result in results if isinstance(result, BadRequestError)]
+        assert lost.code == "approval_stale"
+        assert won.id in lost.message
+        assert kinds(won) == ["mcp_call", "mcp_approval_request"]
+        (rest,) = asks(won)
+        assert (await world.approval(rest))["status"] == "pending"
+        last = await case.decided(won, verdict(rest, True))
+        assert (kinds(last), sorted(case.ran)) == (["mcp_call", "message"], ["note", "refund"])
+
+
+async def test_an_ask_may_be_named_by_reference(world: World) -> None:
+    """No chain: a reference to the ask and the decision are enough, and the model sees the call where it stood."""
+    case = refund(world)
+    first = await case.ask("refund")
+    (ask,) = asks(first)
+    reference = {"type": "item_reference", "id": ask}
+    second = await case.ask([{"role": "user", "content": "refund"}, reference, verdict(ask, True)])
+    assert case.ran == ["refund"]
+    assert "mcp_call" in kinds(second)
+    assert case.script.transcript() == [user("refund"), *pair(case, ask, f"refunded {case.order}")]
+
+
+async def test_a_continuation_that_fails_after_its_call_is_continued_without_running_it_again(world: World) -> None:
+    """200 with `failed`, since a call was made; the next turn reads the call's result."""
+    case = world.case()
+    case.play([case.calls(REFUND)])
+    first = await case.ask("refund")
+    (ask,) = asks(first)
+    second = await case.decided(first, verdict(ask, True))
+    assert (second.status, kinds(second)) == ("failed", ["mcp_call"])
+    # The script counts the request it refused.
+    case.play([], [say("it was refunded")])
+    third = await case.ask("and?", previous_response_id=second.id)
+    assert (third.output_text, case.ran) == ("it was refunded", ["refund"])
+    assert case.script.transcript() == [user("refund"), *pair(case, ask, f"refunded {case.order}"), user("and?")]
