@@ -170,7 +170,7 @@ async def test_of_two_sweepers_each_lost_start_is_mended_by_one(
 ) -> None:
     """Rows without a workflow, two processes' sweepers at once: every run is started once, and completes.
 
-    Fails without `_r.sweep_after <= now` in `repair._SILENT` and `_LEASE`, the lease.
+    Fails without `.values(sweep_after=lease_until)` in `repair._LEASE`: no pass would come to an end.
     """
     with monkeypatch.context() as patched:
         patched.setattr(Runs, "start", _never_arrives)
@@ -187,7 +187,8 @@ async def test_of_two_sweepers_each_lost_start_is_mended_by_one(
     other = await open_store(outlast.given.data_dir / "outlast.db", outlast.given.data_dir / KEY_FILE)
     try:
         sweepers = [Sweeper(store, mine.runs, TIMEOUTS, pace=NOW) for store in (mine.store, other)]
-        seen = await asyncio.gather(*(sweeper.sweep() for sweeper in sweepers))
+        async with asyncio.timeout(30):
+            seen = await asyncio.gather(*(sweeper.sweep() for sweeper in sweepers))
     finally:
         await other.aclose()
     assert sum(seen) == 3
