@@ -50,14 +50,18 @@ class SweeperRuns(Protocol):
 
     async def is_running(self, workflow_id: str) -> bool | None: ...
 
+    async def healthy(self) -> bool: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds: between two sweeps, until a row counts as silent, how long a page is leased. Rows a page."""
+    """Seconds: between two sweeps, until a row counts as silent, how long a page and a parked run are leased. Rows a
+    page."""
 
     every: float = 10.0
     silent: float = 60.0
     lease: float = 30.0
+    parked: float = 600.0
     page: int = 50
 
 
@@ -80,7 +84,7 @@ class Sweeper:
         self._clock = clock
 
     async def run_forever(self) -> None:
-        """Sweep, sleep, again. A failing sweep is logged and tried again: what it mends can wait for the next."""
+        """Sweep, sleep, again. A sweep that meets a store or a Temporal that is away is tried again."""
         while True:
             try:
                 await self.sweep()
@@ -89,22 +93,34 @@ class Sweeper:
             await asyncio.sleep(self._pace.every)
 
     async def sweep(self) -> int:
-        """One pass; how many rows were looked at."""
+        """One pass; how many rows were looked at. Nothing is leased while Temporal is away: nothing could be mended."""
         now = self._clock()
         seen = 0
+        if not await self._runs.healthy():
+            return seen
         while page := await self._store.stale(
             silent_since=now - self._pace.silent, limit=self._pace.page, lease_until=now + self._pace.lease
         ):
             for record in page:
-                await self._mend(record, now)
+                await self._mend_or_log(record, now)
             seen += len(page)
         for tenant, workflow_id, response_id in await self._store.parked(
-            limit=self._pace.page, lease_until=now + self._pace.lease
+            limit=self._pace.page, lease_until=now + self._pace.parked
         ):
+            await self._store.expire(tenant, response_id, now)
             if not await self._runs.is_running(workflow_id):
                 await self._store.leave_park(tenant, workflow_id, response_id)
         await self._store.purge_transient(now)
         return seen
+
+    async def _mend_or_log(self, record: ResponseRecord, now: float) -> None:
+        try:
+            await self._mend(record, now)
+        except OutlastError:
+            raise
+        except Exception:
+            # One row nobody can read must not keep all others from being mended; its lease spaces the log lines.
+            log.exception("response %s cannot be mended", record.id)
 
     async def _mend(self, record: ResponseRecord, now: float) -> None:
         if not record.store:

@@ -159,7 +159,8 @@ class Store(Protocol):
         ...
 
     async def stale(self, *, silent_since: float, limit: int, lease_until: float) -> Sequence[ResponseRecord]:
-        """Non-terminal responses silent since then whose lease is free; leased to the caller until `lease_until`."""
+        """Non-terminal responses silent since then whose lease is free. Leased until `lease_until`, or for as long as
+        the response has been silent, an hour at most: intervals double."""
         ...
 
     async def parked(self, *, limit: int, lease_until: float) -> Sequence[tuple[str, str, str]]:

@@ -39,7 +39,7 @@ _LEAVE = Query(
 )
 _RUN = Query(sa.select(_w.current, _w.state).where(_w.tenant == _tenant, _w.workflow_id == sa.bindparam("workflow")))
 _SILENT = Query(
-    sa.select(_r.tenant, _r.id)
+    sa.select(_r.tenant, _r.id, _r.touched_at)
     .where(
         _open,
         # A transient one is not waited for: its reader is gone.
@@ -79,6 +79,10 @@ _LEASE_RUN = Query(
     .values(sweep_after=sa.bindparam("lease_until"))
     .returning(_w.workflow_id)
 )
+
+
+# A row that stays silent is looked at again after as long as it has been silent, at the latest after this.
+LONGEST_SILENCE = 3600.0
 
 
 def beat(worker_id: str, kind: str, now: float) -> Script[None]:
@@ -124,9 +128,10 @@ def stale(*, silent_since: float, limit: int, lease_until: float, now: float) ->
     """See `Store.stale`."""
     found = []
     rows = yield Statement(_SILENT, {"silent_since": silent_since, "now": now, "page": limit})
-    for tenant, response_id in rows:
+    for tenant, response_id, touched_at in rows:
         key: dict[str, object] = {"tenant": tenant, "id": response_id}
-        if (yield Statement(_LEASE, key | {"now": now, "lease_until": lease_until})):
+        until = max(lease_until, now + min(now - touched_at, LONGEST_SILENCE))
+        if (yield Statement(_LEASE, key | {"now": now, "lease_until": until})):
             found.append(records.record((yield Statement(records.READ_RECORD, key))[0]))
     return found
 
