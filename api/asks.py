@@ -18,5 +18,14 @@ async def asks_now(
     return await store.approvals(tenant, status=status, response_id=response_id) if overdue else found
 
 
+async def ask_now(store: Store, tenant: str, approval_id: str, now: float) -> Approval | None:
+    """One ask, likewise."""
+    ask = await store.approval(tenant, approval_id)
+    if ask is None or not _overdue(ask, now):
+        return ask
+    await store.expire(tenant, ask.listed_by, now)
+    return await store.approval(tenant, approval_id)
+
+
 def _overdue(ask: Approval, now: float) -> bool:
     return ask.status == "pending" and ask.deadline is not None and ask.deadline <= now

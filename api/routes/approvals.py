@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
 from api import body, paging
-from api.asks import asks_now
+from api.asks import ask_now, asks_now
 from api.deps import Caller, Ports
 from api.errors import Json
 from api.paging import page
@@ -58,7 +58,7 @@ async def decide(approval_id: str, request: Request, caller: Caller, ports: Port
 
 
 async def _known(ports: Services, tenant: str, approval_id: str) -> Approval:
-    approval = await ports.store.approval(tenant, approval_id)
+    approval = await ask_now(ports.store, tenant, approval_id, ports.clock())
     if approval is None:
         raise NotFound(f"Approval '{approval_id}' not found.", param="approval_id")
     return approval

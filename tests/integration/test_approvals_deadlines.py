@@ -85,6 +85,14 @@ async def test_an_overdue_ask_is_denied_for_the_next_turn(denying: World) -> Non
     assert row["taken_by"] == second.id
 
 
+async def test_an_overdue_ask_shows_what_its_deadline_did(denying: World) -> None:
+    """Looked at alone, with nobody having listed or continued it."""
+    case = refund(denying)
+    (ask,) = asks(await case.ask("refund"))
+    await passed(time.time())
+    assert (await denying.approval(ask))["status"] == "denied"
+
+
 async def test_a_decision_after_the_deadline_is_refused_naming_it(denying: World) -> None:
     """By continuation and by API; the inbox does not show it as open."""
     case = refund(denying)
