@@ -25,7 +25,7 @@ from pydantic import TypeAdapter
 
 from outlast.contracts import RunInput, Timeouts
 from outlast.loop.state import RunState
-from outlast.protocol.errors import OutlastError
+from outlast.protocol.errors import OutlastError, Unavailable
 from outlast.protocol.events import WireEvent
 from outlast.protocol.json import JsonObject
 from outlast.protocol.responses import response_error, terminal_event
@@ -95,6 +95,8 @@ class Sweeper:
     async def sweep(self) -> int:
         """One pass; how many rows were looked at. Nothing is leased while Temporal is away: nothing could be mended."""
         now = self._clock()
+        # First: content that must go does not wait for Temporal.
+        await self._store.purge_transient(now)
         seen = 0
         if not await self._runs.healthy():
             return seen
@@ -110,13 +112,12 @@ class Sweeper:
             await self._store.expire(tenant, response_id, now)
             if not await self._runs.is_running(workflow_id):
                 await self._store.leave_park(tenant, workflow_id, response_id)
-        await self._store.purge_transient(now)
         return seen
 
     async def _mend_or_log(self, record: ResponseRecord, now: float) -> None:
         try:
             await self._mend(record, now)
-        except OutlastError:
+        except Unavailable:
             raise
         except Exception:
             # One row nobody can read must not keep all others from being mended; its lease spaces the log lines.

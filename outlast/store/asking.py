@@ -43,6 +43,17 @@ _DECIDE = Query(
 _EXPIRE_ONE = Query(
     sa.update(approvals).where(_ONE, _OVERDUE).values(_BY_DEADLINE).returning(*records.APPROVAL_COLUMNS)
 )
+# A sign of life of the run that waits for it: should the wake-up be lost, it is repeated soon.
+_AWAITED = Query(
+    sa.update(responses)
+    .where(
+        responses.c.tenant == sa.bindparam("tenant"),
+        responses.c.id == sa.bindparam("response"),
+        responses.c.status == lit("in_progress"),
+        responses.c.store == lit(1),
+    )
+    .values(touched_at=sa.bindparam("now"), sweep_after=lit(0))
+)
 _of_response = sa.or_(_a.response_id == sa.bindparam("response"), _a.listed_by == sa.bindparam("response"))
 _EXPIRE_ALL = Query(
     sa.update(approvals)
@@ -139,6 +150,8 @@ def decide(tenant: str, wish: DecisionRequest, now: float, *, used: bool = False
     )
     if rows:
         approval = records.approval(rows[0])
+        if approval.mode == "wait":
+            yield Statement(_AWAITED, {"tenant": tenant, "response": approval.response_id, "now": now})
         if not wish.approve and not used:
             yield from purge_secrets(tenant, approval.response_id)
         return Decided(approval, won=True)

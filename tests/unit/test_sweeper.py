@@ -1,18 +1,17 @@
 """The sweeper over a real store and a Temporal that says what a test wants."""
 
 from collections.abc import AsyncIterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from outlast.contracts import RunInput, Timeouts
-from outlast.loop.state import ApprovalMode, Batch, Budgets, RunState
-from outlast.protocol.errors import Unavailable
+from outlast.store import sql
 from outlast.store.base import Commit
 from outlast.store.port import Store
 from outlast.store.sqlite import open_store
-from outlast.sweeper import Pace, Sweeper
+from outlast.sweeper import Sweeper
 from tests.support import store_world as world
 from tests.support.store_world import TENANT
 
@@ -38,15 +37,32 @@ class Temporal:
         return True
 
     async def cancel(self, workflow_id: str) -> None:
-        self._answer()
+        raise AssertionError("nothing is to be cancelled")
+
+    async def healthy(self) -> bool:
+        return not self.away
 
     async def is_running(self, workflow_id: str) -> bool | None:
-        self._answer()
         return self.running
 
-    def _answer(self) -> None:
-        if self.away:
-            raise Unavailable("Temporal did not answer.")
+
+@dataclass
+class Clock:
+    """The time of the store and of its sweepers."""
+
+    now: float = 1_000.0
+
+    def time(self) -> float:
+        """As `time.time`."""
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Moved by the test alone."""
+    clock = Clock()
+    monkeypatch.setattr(sql, "time", clock)
+    return clock
 
 
 @pytest.fixture
@@ -57,18 +73,6 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
     await opened.aclose()
 
 
-def sweeper(store: Store, temporal: Temporal, *, lease: float = 30.0, ahead: float = 0.0) -> Sweeper:
-    """One to which every row is silent; its clock is `ahead` of the store's."""
-    pace = Pace(silent=-1.0, lease=lease)
-    return Sweeper(store, temporal, Timeouts(), pace=pace, clock=lambda: world.now() + ahead)
-
-
-def state(name: str) -> dict[str, object]:
-    """A first state as a row holds it."""
-    budgets = Budgets(max_rounds=64, max_tool_calls=128)
-    return asdict(RunState(f"resp_{name}", ApprovalMode.RESPOND, budgets, batch=Batch(round=0)))
-
-
 async def waiting(store: Store) -> None:
     """A response of wait mode with a decided and an open ask."""
     await world.create(store, "a", mode="wait")
@@ -77,12 +81,56 @@ async def waiting(store: Store) -> None:
     await store.decide(TENANT, world.wish("mcpr_1"))
 
 
-async def test_a_run_that_is_well_is_looked_at_again_when_it_has_been_silent_twice_as_long(store: Store) -> None:
-    """Each look is a signal in its history: one every lease would fill the history of a run that waits for days."""
+async def looks(sweeper: Sweeper, clock: Clock, seconds: int) -> list[int]:
+    """The seconds from now at which a sweep looked at a row, swept once a second."""
+    start, found = clock.now, []
+    for second in range(1, seconds + 1):
+        clock.now = start + second
+        if await sweeper.sweep():
+            found.append(second)
+    return found
+
+
+async def test_a_run_that_is_well_is_looked_at_when_it_was_silent_twice_as_long(store: Store, clock: Clock) -> None:
+    """A look is a signal in its history, and one every lease would fill the history of a run that waits for days."""
     temporal = Temporal()
     await waiting(store)
-    minute = sweeper(store, temporal, lease=-1e9, ahead=60.0)
-    assert await store.stale(silent_since=world.now() + 1, limit=1, lease_until=0.0)
-    await minute._wake((await store.get(TENANT, "resp_a")), world.now() + 60.0)  # type: ignore[arg-type]
-    assert temporal.signals == [("decided", "mcpr_1")]
-    assert await store.stale(silent_since=world.now() + 1, limit=1, lease_until=0.0) == []
+    assert await looks(Sweeper(store, temporal, Timeouts(), clock=clock.time), clock, 500) == [61, 122, 244, 488]
+    assert temporal.signals == [("decided", "mcpr_1")] * 4
+
+
+async def test_a_decision_is_waked_for_again_within_minutes_however_long_the_run_was_silent(
+    store: Store, clock: Clock
+) -> None:
+    """Its own wake-up may have been lost."""
+    temporal = Temporal()
+    await waiting(store)
+    sweeper = Sweeper(store, temporal, Timeouts(), clock=clock.time)
+    clock.now += 90_000
+    assert await looks(sweeper, clock, 300) == [1]
+    await store.decide(TENANT, world.wish("mcpr_2"))
+    assert await looks(sweeper, clock, 100) == [61]
+    assert temporal.signals[-1] == ("decided", "mcpr_2")
+
+
+async def test_a_run_that_cannot_be_mended_keeps_no_other_waiting(
+    store: Store, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its first state is of another version, say."""
+    temporal = Temporal(running=None)
+    await world.create(store, "a", run_state={"phase": "of another version"})
+    clock.now += 1
+    await world.create(store, "b")
+    clock.now += 61
+    assert await Sweeper(store, temporal, Timeouts(), clock=clock.time).sweep() == 2
+    assert temporal.started == ["resp_b"]
+    assert "response resp_a cannot be mended" in caplog.text
+
+
+async def test_content_that_was_not_to_be_kept_is_purged_while_temporal_is_away(store: Store, clock: Clock) -> None:
+    """It needs nobody but the store."""
+    await store.create(world.new(world.record("a", store=False)))
+    await world.end(store, "a")
+    clock.now += 61
+    assert await Sweeper(store, Temporal(away=True), Timeouts(), clock=clock.time).sweep() == 0
+    assert await store.get(TENANT, "resp_a") is None
