@@ -105,7 +105,8 @@ def end(
         completed_at=ending.completed_at,
     )
     record = yield from _write_end(record, terminal, closing=closing)
-    given_back = bool(sealed) and (yield from _give_back(record, claimed_from))
+    # What completed has used its decisions, also where none of them started a call.
+    given_back = ending.status != "completed" and bool(sealed) and (yield from _give_back(record, claimed_from))
     if not given_back:
         yield from move_run(record, "closed")
     yield from asking.after_end(record, sealed=bool(sealed), withdraw=True)

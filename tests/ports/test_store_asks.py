@@ -188,6 +188,16 @@ async def test_a_continuation_that_started_an_approved_call_gives_nothing_back(s
     assert await store.parked_on(TENANT, "resp_a") is None
 
 
+async def test_a_continuation_that_completes_uses_its_decisions_up(store: Store) -> None:
+    """A denied ask starts no call, and a hand-back of client calls is an end without a step: nothing is given back."""
+    await park(store, "a", ask("mcpr_1"))
+    decisions = [wish("mcpr_1", approve=False)]
+    await store.create(world.new(world.record("b"), decisions=decisions, takes=["mcpr_1"], claim=("resp_a", "resp_a")))
+    await world.end(store, "b", world.COMPLETED)
+    assert (await _ask(store, "mcpr_1")).taken_by == "resp_b"
+    assert await store.parked_on(TENANT, "resp_a") is None
+
+
 async def test_asks_of_wait_mode_are_withdrawn_with_their_response_and_those_of_respond_mode_stay(
     store: Store,
 ) -> None:
