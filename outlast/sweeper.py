@@ -101,7 +101,10 @@ class Sweeper:
         if not await self._runs.healthy():
             return seen
         while page := await self._store.stale(
-            silent_since=now - self._pace.silent, limit=self._pace.page, lease_until=now + self._pace.lease
+            # By the clock of each page: a sweep that outlasted its first lease would take its own rows again.
+            silent_since=now - self._pace.silent,
+            limit=self._pace.page,
+            lease_until=self._clock() + self._pace.lease,
         ):
             for record in page:
                 await self._mend_or_log(record, now)
