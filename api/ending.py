@@ -24,8 +24,7 @@ async def delete(ports: Services, record: ResponseRecord) -> None:
     """Cancel what runs, then purge; the run parked on it has nobody left to wait for."""
     if not record.ended:
         await _stop(ports, record)
-    parked = await ports.store.parked_on(record.tenant, record.id)
-    await ports.store.delete(record.tenant, record.id)
+    parked = await ports.store.delete(record.tenant, record.id)
     if parked is not None:
         await _tell(ports, parked)
 
@@ -44,5 +43,5 @@ async def _tell(ports: Services, workflow_id: str) -> None:
     try:
         await ports.runs.cancel(workflow_id)
     except Unavailable:
-        # The row has ended: whatever the run still does is refused by the store, and the sweeper closes it.
+        # The row has ended: whatever the run still does is refused by the store.
         _log.warning("could not tell run %s that it was cancelled", workflow_id)

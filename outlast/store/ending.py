@@ -53,6 +53,7 @@ _CLOSE_PARKED = Query(
     sa.update(runs)
     .where(runs.c.tenant == _tenant, runs.c.current == _id, runs.c.state == lit("parked"))
     .values(state=lit("closed"))
+    .returning(runs.c.workflow_id)
 )
 _FORGET_ASKS = Query(
     sa.update(approvals).where(_a.tenant == _tenant, _a.response_id == _id).values(arguments=lit(""), reason=sa.null())
@@ -142,17 +143,17 @@ def _give_back(record: ResponseRecord, claimed_from: str | None) -> Script[bool]
     return True
 
 
-def delete(tenant: str, response_id: str) -> Script[ResponseRecord | None]:
+def delete(tenant: str, response_id: str) -> Script[str | None]:
     """See `Store.delete`."""
     key: dict[str, object] = {"tenant": tenant, "id": response_id}
     rows = yield Statement(records.LOCK_RECORD, key)
     if not rows:
         return None
     yield from asking.withdraw_shown(tenant, response_id)
-    yield Statement(_CLOSE_PARKED, key)
+    parked = yield Statement(_CLOSE_PARKED, key)
     yield from _purge(tenant, response_id)
     yield Statement(_DELETE_SECRETS, key)
-    return records.record(rows[0])
+    return parked[0][0] if parked else None
 
 
 def purge(tenant: str, response_id: str) -> Script[bool]:

@@ -75,8 +75,9 @@ class Store(Protocol):
         """Move a response to another workflow; False when somebody else did."""
         ...
 
-    async def delete(self, tenant: str, response_id: str) -> ResponseRecord | None:
-        """Hide and purge items, events, secrets; withdraw open asks; close a parked run. The row before, or None."""
+    async def delete(self, tenant: str, response_id: str) -> str | None:
+        """Hide and purge items, events, secrets; withdraw open asks; close a parked run. The workflow of that run: it
+        is nobody's now, None when there was none or a continuation has claimed it."""
         ...
 
     # -- steps ---------------------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ class SqlStore:
     async def set_workflow(self, tenant: str, response_id: str, *, old: str, new: str) -> bool:
         return await self._database.write(response_id, repair.set_workflow(tenant, response_id, old=old, new=new))
 
-    async def delete(self, tenant: str, response_id: str) -> ResponseRecord | None:
+    async def delete(self, tenant: str, response_id: str) -> str | None:
         return await self._database.write(response_id, ending.delete(tenant, response_id))
 
     # -- steps ---------------------------------------------------------------------------------------------------

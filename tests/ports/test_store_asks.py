@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from outlast.protocol.errors import ApprovalAlreadyDecided, InvalidRequest, NotFound, OutlastError
-from outlast.store.base import Approval, Commit, Decided
+from outlast.store.base import Approval, Begun, Commit, Decided
 from outlast.store.port import Store
 from tests.support import store_world as world
 from tests.support.store_world import TENANT, Open, ask, begin, create, park, user, wish
@@ -214,16 +214,23 @@ async def test_asks_of_wait_mode_are_withdrawn_with_their_response_and_those_of_
 
 
 async def test_deleting_a_parked_response_withdraws_its_asks_and_closes_the_run(store: Store) -> None:
-    """Nothing of it is readable; a second delete finds nothing."""
+    """Nothing of it is readable; the run that waits for nobody now is named; a second delete finds nothing."""
     await park(store, "a", ask("mcpr_1"), secrets={"sec_1": {"authorization": "t"}})
-    deleted = await store.delete(TENANT, "resp_a")
-    assert deleted is not None
-    assert deleted.status == "completed"
+    assert await store.delete(TENANT, "resp_a") == "resp_a"
     assert (await _ask(store, "mcpr_1")).status == "withdrawn"
     assert await store.parked_on(TENANT, "resp_a") is None
     assert await store.get(TENANT, "resp_a") is None
     assert await store.secret(TENANT, "sec_1") is None
     assert await store.delete(TENANT, "resp_a") is None
+
+
+async def test_deleting_a_response_leaves_the_run_alone_that_a_continuation_has_claimed(store: Store) -> None:
+    """It serves the continuation: stopping it would cancel somebody else's response."""
+    await park(store, "a", ask("mcpr_1"))
+    decisions = [wish("mcpr_1")]
+    await store.create(world.new(world.record("b"), decisions=decisions, takes=["mcpr_1"], claim=("resp_a", "resp_a")))
+    assert await store.delete(TENANT, "resp_a") is None
+    assert isinstance(await store.begin(TENANT, "resp_b", "llm:1", workflow_id="resp_a"), Begun)
 
 
 async def test_a_secret_lives_until_no_response_can_use_it(store: Store) -> None:
