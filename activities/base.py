@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Literal, Protocol, TypeVar
 
@@ -16,9 +16,8 @@ from outlast.contracts import Mark
 from outlast.loop.state import Ended, Status
 from outlast.mcp.base import McpPort
 from outlast.protocol.errors import OutlastError
-from outlast.protocol.events import WireEvent
 from outlast.protocol.json import JsonObject
-from outlast.protocol.responses import error_of, response_error, terminal_event
+from outlast.protocol.responses import error_of, response_error
 from outlast.protocol.usage import Usage
 from outlast.store.base import Ending, ResponseRecord, ResponseStatus
 from outlast.store.port import Store
@@ -70,11 +69,6 @@ def ended_as(record: ResponseRecord | None) -> Ended:
     if record is None or not record.ended:
         return Ended(Status.CANCELLED)
     return Ended(Status(record.status))
-
-
-def terminal(record: ResponseRecord, output: Sequence[JsonObject]) -> WireEvent:
-    """The terminal event of an ended row."""
-    return terminal_event(record.facts, output)
 
 
 def ending(ended: Ended, usage: Usage, now: float, *, error: JsonObject | None = None, park: bool = False) -> Ending:

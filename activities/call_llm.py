@@ -171,7 +171,7 @@ class CallLlmActivity:
             outcome=base.encode(outcome),
             ending=base.ending(ended, after.usage, outcome.at),
         )
-        await self._store.finish(attempt.handle, end.events, commit, base.terminal)
+        await self._store.finish(attempt.handle, end.events, commit)
         return outcome
 
     async def _gone(self, request: CallLlmInput) -> LlmOutcome:
@@ -185,7 +185,7 @@ class CallLlmActivity:
             log.warning("model round of %s will be tried again: %s", request.state.response_id, error.message)
             raise application_error(error, request.state.response_id) from error
         row = base.failure(error, request.state.usage)
-        record, _ = await self._store.end(request.tenant, request.state.response_id, row, base.terminal)
+        record, _ = await self._store.end(request.tenant, request.state.response_id, row)
         return LlmOutcome(at=self._deps.clock(), finished=base.ended_as(record))
 
 

@@ -30,7 +30,7 @@ class LocalActivities:
         state = request.state
         ended = state.ended or Ended(Status.COMPLETED)
         row = base.ending(ended, state.usage, self._deps.clock())
-        record, _ = await self._store.end(request.tenant, state.response_id, row, base.terminal)
+        record, _ = await self._store.end(request.tenant, state.response_id, row)
         return FinishOutcome(base.ended_as(record))
 
     @activity.defn(name=contracts.DECIDE_APPROVAL)

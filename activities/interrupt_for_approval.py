@@ -76,7 +76,7 @@ class InterruptForApprovalActivity:
             outcome=base.encode(outcome),
             ending=base.ending(ended, state.usage, now, park=park),
         )
-        await self._store.finish(begun.handle, _shown(rows, new), commit, base.terminal)
+        await self._store.finish(begun.handle, _shown(rows, new), commit)
         return outcome
 
     def _ask(self, begun: Begun, row: CallRow, state: RunState) -> Approval:

@@ -172,4 +172,4 @@ async def _take_over(ports: Services, record: ResponseRecord) -> bool:
 async def _give_up(ports: Services, record: ResponseRecord, error: Unavailable) -> None:
     """End it, so that a start that did arrive finds nothing to do and the client may simply try again."""
     ending = Ending("failed", error=responses.error_of(error))
-    await ports.store.end(record.tenant, record.id, ending, views.terminal)
+    await ports.store.end(record.tenant, record.id, ending)

@@ -2,7 +2,6 @@
 
 import logging
 
-from api import views
 from api.services import Services
 from outlast.protocol.errors import InvalidRequest, NotFound, Unavailable
 from outlast.store.base import Ending, ResponseRecord
@@ -30,8 +29,7 @@ async def delete(ports: Services, record: ResponseRecord) -> None:
 
 
 async def _stop(ports: Services, record: ResponseRecord) -> ResponseRecord:
-    ending = Ending("cancelled")
-    ended, won = await ports.store.end(record.tenant, record.id, ending, views.terminal)
+    ended, won = await ports.store.end(record.tenant, record.id, Ending("cancelled"))
     if ended is None:
         raise NotFound(f"Response with id '{record.id}' not found.", param="response_id")
     if won:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 
-from api import views
 from api.services import Services
 from outlast.protocol.errors import Unavailable
 from outlast.store.base import READER_LEASE, Ending, ResponseRecord
@@ -29,7 +28,7 @@ class Reader:
 
     async def _forget(self) -> None:
         store, record = self.ports.store, self.record
-        ended, won = await store.end(record.tenant, record.id, Ending("cancelled"), views.terminal)
+        ended, won = await store.end(record.tenant, record.id, Ending("cancelled"))
         if won and ended is not None:
             with contextlib.suppress(Unavailable):
                 await self.ports.runs.cancel(ended.workflow_id)

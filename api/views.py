@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from outlast.protocol.events import WireEvent
 from outlast.protocol.json import JsonObject
-from outlast.protocol.responses import build_response, terminal_event
+from outlast.protocol.responses import build_response
 from outlast.store.base import Approval, ResponseRecord
 
 _WAITS_FOR_CALLER = "runs when the caller continues"
@@ -13,11 +12,6 @@ _WAITS_FOR_CALLER = "runs when the caller continues"
 def response_json(record: ResponseRecord, output: Sequence[JsonObject], asks: Sequence[Approval] = ()) -> JsonObject:
     """The Response object. `asks`: those a waiting response is held up by; they are no output items."""
     return build_response(record.facts, output, pending_approvals=[approval_json(ask) for ask in asks])
-
-
-def terminal(record: ResponseRecord, output: Sequence[JsonObject]) -> WireEvent:
-    """The terminal event of a response that ends here and not in a step."""
-    return terminal_event(record.facts, output)
 
 
 def approval_json(approval: Approval) -> JsonObject:

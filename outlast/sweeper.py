@@ -17,7 +17,7 @@ It reads pages of rows that were silent for a while, never lists workflows (visi
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,9 +26,7 @@ from pydantic import TypeAdapter
 from outlast.contracts import RunInput, Timeouts
 from outlast.loop.state import RunState
 from outlast.protocol.errors import OutlastError, Unavailable
-from outlast.protocol.events import WireEvent
-from outlast.protocol.json import JsonObject
-from outlast.protocol.responses import response_error, terminal_event
+from outlast.protocol.responses import response_error
 from outlast.store.base import Ending, ResponseRecord
 from outlast.store.port import Store
 
@@ -141,7 +139,7 @@ class Sweeper:
 
     async def _forget(self, record: ResponseRecord) -> None:
         """Nobody can read it any more: end it, stop its run, keep nothing."""
-        ended, _ = await self._store.end(record.tenant, record.id, Ending("cancelled"), _terminal)
+        ended, _ = await self._store.end(record.tenant, record.id, Ending("cancelled"))
         if ended is not None:
             await self._runs.cancel(ended.workflow_id)
         await self._store.purge(record.tenant, record.id)
@@ -161,7 +159,7 @@ class Sweeper:
             return
         text = "The run was ended outside of Outlast (terminated, timed out or failed). Send the request again."
         row = Ending(status="failed", error=response_error("server_error", text))
-        _, won = await self._store.end(record.tenant, record.id, row, _terminal)
+        _, won = await self._store.end(record.tenant, record.id, row)
         if won:
             log.warning("response %s failed: its workflow %s is closed", record.id, record.workflow_id)
 
@@ -175,7 +173,3 @@ class Sweeper:
             run = RunInput(record.tenant, state, record.model, self._timeouts)
             await self._runs.start(run, record.id, again=True)
             log.warning("run of response %s started again", record.id)
-
-
-def _terminal(record: ResponseRecord, output: Sequence[JsonObject]) -> WireEvent:
-    return terminal_event(record.facts, output)

@@ -11,13 +11,14 @@ import sqlalchemy as sa
 
 from outlast.protocol import events as wire
 from outlast.protocol import json
-from outlast.protocol.errors import InternalError, ResponseEnded, StaleFence
+from outlast.protocol.errors import ResponseEnded, StaleFence
 from outlast.protocol.events import WireEvent
 from outlast.protocol.ids import mint_item
 from outlast.protocol.json import JsonObject
+from outlast.protocol.responses import terminal_event
 from outlast.store import records
 from outlast.store.asking import after_end
-from outlast.store.base import CallRow, Commit, Ending, ResponseRecord, StepHandle, TerminalBuilder
+from outlast.store.base import CallRow, Commit, Ending, ResponseRecord, StepHandle
 from outlast.store.scripting import Batch, Emit, Query, Row, Rows, Script, Statement, lit
 from outlast.store.stamping import Stamped, announced, stamp
 from outlast.store.tables import approvals, bindings, events, items, responses, runs, steps, tool_calls
@@ -152,7 +153,7 @@ def append(handle: StepHandle, new: Sequence[WireEvent], commit: Commit, now: fl
 
 
 def finish(
-    handle: StepHandle, new: Sequence[WireEvent], commit: Commit, ending: Ending, terminal: TerminalBuilder, now: float
+    handle: StepHandle, new: Sequence[WireEvent], commit: Commit, ending: Ending, now: float
 ) -> Script[Appended]:
     """The append that ends the response, see `Store.finish`: one update decides, the terminal is numbered last."""
     numbers = len(new) + 1
@@ -160,8 +161,9 @@ def finish(
     row = yield from _take_row(handle, _TAKE_AND_END, values, now)
     yield from _pass_fence(handle, commit)
     stamped = yield from _write(handle, row, new, commit, numbers=numbers)
-    record = _ended(handle.record, ending, row)
-    yield from write_terminal(record, terminal)
+    record = records.ended(handle.record, ending)
+    record = replace(record, next_sequence=row[0], next_index=row[1], workflow_id=row[3])
+    yield from write_terminal(record)
     yield from move_run(record, "parked" if ending.park else "closed")
     yield from after_end(record, sealed=bool(row[4]))
     return Appended(row[0] - 1, stamped.indexes, record)
@@ -296,26 +298,10 @@ def _write_commit(record: ResponseRecord, commit: Commit) -> Script[None]:
             yield Batch(query, [key | {"of_round": number, "of_ordinal": ordinal} for number, ordinal in marked])
 
 
-def _ended(record: ResponseRecord, ending: Ending, row: Row) -> ResponseRecord:
-    return replace(
-        record,
-        status=ending.status,
-        usage=ending.usage,
-        error=ending.error,
-        incomplete_details=ending.incomplete_details,
-        completed_at=ending.completed_at,
-        next_sequence=row[0],
-        next_index=row[1],
-        workflow_id=row[3],
-    )
-
-
-def write_terminal(record: ResponseRecord, terminal: TerminalBuilder) -> Script[None]:
+def write_terminal(record: ResponseRecord) -> Script[None]:
     """The terminal event at the last number of an ended row, from its public output."""
     rows = yield Statement(READ_OUTPUT, {"tenant": record.tenant, "id": record.id})
-    event = terminal(record, [json.loads(row[0]) for row in rows])
-    if event.type not in wire.TERMINAL:
-        raise InternalError(f"{event.type} is no terminal event")
+    event = terminal_event(record.facts, [json.loads(row[0]) for row in rows])
     stamped = stamp([event], number=record.next_sequence - 1, index=0, ordinal=0, indexes={})
     yield from write_stamped(record, stamped, step="", round=0)
 

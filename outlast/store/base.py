@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 from outlast.protocol.events import WireEvent
 from outlast.protocol.json import JsonObject
@@ -245,10 +245,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a commit ends the response. `park`: the run waits for a continuation instead of closing.
-
-    The terminal event is made by the store's caller through `terminal`, which gets the whole public output.
-    """
+    """How a commit ends the response. `park`: the run waits for a continuation instead of closing."""
 
     status: ResponseStatus
     usage: Usage | None = None
@@ -256,12 +253,6 @@ class Ending:
     incomplete_details: JsonObject | None = None
     completed_at: int | None = None
     park: bool = False
-
-
-class TerminalBuilder(Protocol):
-    """Makes the terminal event from the ended row and its public output, in index order. Pure; runs in the commit."""
-
-    def __call__(self, record: ResponseRecord, output: Sequence[JsonObject]) -> WireEvent: ...
 
 
 @dataclass(frozen=True, slots=True)

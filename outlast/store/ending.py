@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from outlast.store import asking, records
 from outlast.store.appending import MARK_ENDED, move_run, number_closing, write_stamped, write_terminal
-from outlast.store.base import Ending, ResponseRecord, TerminalBuilder
+from outlast.store.base import Ending, ResponseRecord
 from outlast.store.reading import read_closing, read_open_items
 from outlast.store.scripting import Emit, Query, Script, Scrub, Statement, lit
 from outlast.store.stamping import stamp
@@ -84,9 +84,7 @@ _TRANSIENT_SECONDS = 60
 _SECRET_SECONDS = 7 * 86_400
 
 
-def end(
-    tenant: str, response_id: str, ending: Ending, terminal: TerminalBuilder, *, closing: bool, now: float
-) -> Script[tuple[ResponseRecord | None, bool]]:
+def end(tenant: str, response_id: str, ending: Ending, now: float) -> Script[tuple[ResponseRecord | None, bool]]:
     """See `Store.end`. The conditional update comes first: who does not get the row writes nothing."""
     key: dict[str, object] = {"tenant": tenant, "id": response_id}
     rows = yield Statement(records.LOCK_RECORD, key)
@@ -97,15 +95,7 @@ def end(
     if not won:
         return record, False
     sealed, claimed_from = won[0]
-    record = replace(
-        record,
-        status=ending.status,
-        usage=ending.usage,
-        error=ending.error,
-        incomplete_details=ending.incomplete_details,
-        completed_at=ending.completed_at,
-    )
-    record = yield from _write_end(record, terminal, closing=closing)
+    record = yield from _write_end(records.ended(record, ending))
     # What completed has used its decisions, also where none of them started a call.
     given_back = ending.status != "completed" and bool(sealed) and (yield from _give_back(record, claimed_from))
     if not given_back:
@@ -114,9 +104,9 @@ def end(
     return record, True
 
 
-def _write_end(record: ResponseRecord, terminal: TerminalBuilder, *, closing: bool) -> Script[ResponseRecord]:
+def _write_end(record: ResponseRecord) -> Script[ResponseRecord]:
     """Close what is open, then the terminal event; the record with its final numbers."""
-    open_items = (yield from read_open_items(record.tenant, record.id)) if closing and record.next_index else []
+    open_items = (yield from read_open_items(record.tenant, record.id)) if record.next_index else []
     closers = yield from read_closing(record.tenant, record.id, [row[0] for row in open_items])
     yield from number_closing(record, len(closers) + 1)
     if closers:
@@ -124,7 +114,7 @@ def _write_end(record: ResponseRecord, terminal: TerminalBuilder, *, closing: bo
         stamped = stamp(closers, number=record.next_sequence, index=0, ordinal=0, indexes=indexes)
         yield from write_stamped(record, stamped, step="", round=0)
     record = replace(record, next_sequence=record.next_sequence + len(closers) + 1)
-    yield from write_terminal(record, terminal)
+    yield from write_terminal(record)
     return record
 
 

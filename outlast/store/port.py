@@ -31,7 +31,6 @@ from outlast.store.base import (
     ResponseRecord,
     StepHandle,
     StoredItem,
-    TerminalBuilder,
 )
 
 
@@ -98,15 +97,11 @@ class Store(Protocol):
         """Durably append; the last sequence number. Raises: StaleFence, ResponseEnded."""
         ...
 
-    async def finish(
-        self, handle: StepHandle, events: Sequence[WireEvent], commit: Commit, terminal: TerminalBuilder
-    ) -> ResponseRecord:
+    async def finish(self, handle: StepHandle, events: Sequence[WireEvent], commit: Commit) -> ResponseRecord:
         """As `append` with `commit.ending` and the terminal event in one transaction; the ended row."""
         ...
 
-    async def end(
-        self, tenant: str, response_id: str, ending: Ending, terminal: TerminalBuilder, *, closing: bool = True
-    ) -> tuple[ResponseRecord | None, bool]:
+    async def end(self, tenant: str, response_id: str, ending: Ending) -> tuple[ResponseRecord | None, bool]:
         """End without a step (cancel, failed start): open items are closed as incomplete first. (row, whether we won);
         who does not win writes nothing. Open asks are withdrawn."""
         ...

@@ -1,6 +1,6 @@
 """Rows to the port's records and back: one place that knows both spellings."""
 
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -114,6 +114,18 @@ def request_params(record: ResponseRecord) -> Params:
         "credentials": json.dumps(dict(record.credentials)),
         "owner": record.owner,
     }
+
+
+def ended(record: ResponseRecord, ending: Ending) -> ResponseRecord:
+    """The record as this ending leaves it."""
+    return replace(
+        record,
+        status=ending.status,
+        usage=ending.usage,
+        error=ending.error,
+        incomplete_details=ending.incomplete_details,
+        completed_at=ending.completed_at,
+    )
 
 
 def ending_params(ending: Ending) -> dict[str, object]:

@@ -23,7 +23,6 @@ from outlast.store.base import (
     ResponseRecord,
     StepHandle,
     StoredItem,
-    TerminalBuilder,
 )
 from outlast.store.hub import Hub
 from outlast.store.scripting import Script, T
@@ -119,21 +118,16 @@ class SqlStore:
         handle.indexes.update(appended.indexes)
         return appended.last
 
-    async def finish(
-        self, handle: StepHandle, events: Sequence[WireEvent], commit: Commit, terminal: TerminalBuilder
-    ) -> ResponseRecord:
+    async def finish(self, handle: StepHandle, events: Sequence[WireEvent], commit: Commit) -> ResponseRecord:
         if commit.ending is None:
             raise InternalError("finish needs an ending")
-        script = appending.finish(handle, events, commit, commit.ending, terminal, time.time())
+        script = appending.finish(handle, events, commit, commit.ending, time.time())
         appended = await self._database.write(handle.record.id, script)
         handle.indexes.update(appended.indexes)
         return appended.record
 
-    async def end(
-        self, tenant: str, response_id: str, how: Ending, terminal: TerminalBuilder, *, closing: bool = True
-    ) -> tuple[ResponseRecord | None, bool]:
-        script = ending.end(tenant, response_id, how, terminal, closing=closing, now=time.time())
-        return await self._database.write(response_id, script)
+    async def end(self, tenant: str, response_id: str, how: Ending) -> tuple[ResponseRecord | None, bool]:
+        return await self._database.write(response_id, ending.end(tenant, response_id, how, time.time()))
 
     # -- streaming -----------------------------------------------------------------------------------------------
     def follow(self, tenant: str, response_id: str, after: int) -> AsyncIterator[Frames]:

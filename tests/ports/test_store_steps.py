@@ -1,7 +1,6 @@
 """The store's port: numbers, fences, steps, endings."""
 
 import asyncio
-from collections.abc import Sequence
 
 import pytest
 
@@ -9,8 +8,7 @@ from outlast.protocol import events as wire
 from outlast.protocol import json
 from outlast.protocol.errors import InternalError, PreviousResponseNotFound, ResponseEnded, StaleFence
 from outlast.protocol.events import WireEvent
-from outlast.protocol.json import JsonObject
-from outlast.store.base import Commit, Committed, Ending, Gone, ResponseRecord, StoredItem
+from outlast.store.base import Commit, Committed, Ending, Gone, StoredItem
 from outlast.store.port import Store
 from tests.support import store_world as world
 from tests.support.store_world import TENANT, Open, added, begin, create, delta, done, finished, part, user
@@ -102,7 +100,7 @@ async def test_a_committed_step_gives_its_outcome_to_every_later_attempt(store: 
     with pytest.raises(StaleFence):
         await store.append(handle, [added("msg_1")])
     last = await begin(store, "a", "llm:2")
-    await store.finish(last, [], Commit(outcome={"round": 2}, ending=world.COMPLETED), world.terminal)
+    await store.finish(last, [], Commit(outcome={"round": 2}, ending=world.COMPLETED))
     assert await store.begin(TENANT, "resp_a", "llm:2", workflow_id="resp_a") == Committed({"round": 2})
 
 
@@ -273,16 +271,12 @@ async def test_ending_what_is_unknown_wins_nothing(store: Store) -> None:
     assert await world.end(store, "none") == (None, False)
 
 
-async def test_a_terminal_builder_that_fails_ends_nothing(store: Store) -> None:
+async def test_an_end_that_is_none_ends_nothing(store: Store) -> None:
     """The row goes on, at the numbers it had."""
     await create(store, "a")
     handle = await begin(store, "a")
-
-    def broken(record: ResponseRecord, output: Sequence[JsonObject]) -> WireEvent:
-        raise ValueError("no terminal")
-
-    with pytest.raises(ValueError, match="no terminal"):
-        await store.finish(handle, [added("msg_1")], Commit(outcome={}, ending=Ending("completed")), broken)
+    with pytest.raises(ValueError, match="no terminal event"):
+        await store.finish(handle, [added("msg_1")], Commit(outcome={}, ending=Ending("in_progress")))
     assert await store.append(handle, [added("msg_1")]) == 2
 
 

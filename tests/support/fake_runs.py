@@ -126,7 +126,7 @@ class Activities:
         self, handle: StepHandle, shown: Sequence[WireEvent], ending: Ending, commit: Commit | None = None
     ) -> None:
         """The last commit of a response."""
-        await self.store.finish(handle, shown, commit or Commit(outcome={}, ending=ending), views.terminal)
+        await self.store.finish(handle, shown, commit or Commit(outcome={}, ending=ending))
 
 
 def approval(

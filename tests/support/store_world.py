@@ -1,7 +1,7 @@
 """Records, events and readers for tests of the store's port."""
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -126,12 +126,6 @@ def delta(item_id: str, text: str) -> WireEvent:
     return WireEvent(wire.TEXT_DELTA, {"item_id": item_id, "content_index": 0, "delta": text, "logprobs": []})
 
 
-def terminal(record: ResponseRecord, output: Sequence[JsonObject]) -> WireEvent:
-    """What the tests' responses end with."""
-    kind = {"completed": wire.COMPLETED, "failed": wire.FAILED}.get(record.status, wire.INCOMPLETE)
-    return WireEvent(kind, {"response": {"id": record.id, "status": record.status, "output": list(output)}})
-
-
 COMPLETED = Ending(status="completed", completed_at=2_000)
 CANCELLED = Ending(status="cancelled", completed_at=2_000)
 
@@ -140,12 +134,12 @@ async def finish(
     store: Store, handle: StepHandle, *events: WireEvent, ending: Ending = COMPLETED, **commit: Any
 ) -> ResponseRecord:
     """End a response from its step."""
-    return await store.finish(handle, events, Commit(outcome={}, ending=ending, **commit), terminal)
+    return await store.finish(handle, events, Commit(outcome={}, ending=ending, **commit))
 
 
 async def end(store: Store, name: str, ending: Ending = CANCELLED) -> tuple[ResponseRecord | None, bool]:
     """End a response from outside."""
-    return await store.end(TENANT, f"resp_{name}", ending, terminal)
+    return await store.end(TENANT, f"resp_{name}", ending)
 
 
 async def frames(store: Store, name: str, after: int = -1) -> list[tuple[int, str, bytes]]:
