@@ -15,11 +15,12 @@ from outlast import contracts
 from outlast.contracts import Mark
 from outlast.loop.state import Ended, Status
 from outlast.mcp.base import McpPort
+from outlast.protocol import building
 from outlast.protocol.errors import OutlastError
 from outlast.protocol.json import JsonObject
 from outlast.protocol.responses import error_of, response_error
 from outlast.protocol.usage import Usage
-from outlast.store.base import Ending, ResponseRecord, ResponseStatus
+from outlast.store.base import CallRow, Ending, ResponseRecord, ResponseStatus
 from outlast.store.port import Store
 from outlast.upstream.base import Upstream
 
@@ -69,6 +70,13 @@ def ended_as(record: ResponseRecord | None) -> Ended:
     if record is None or not record.ended:
         return Ended(Status.CANCELLED)
     return Ended(Status(record.status))
+
+
+def call_item(row: CallRow) -> JsonObject:
+    """A gateway call as it is announced, without its result."""
+    return building.mcp_call_item(
+        row.item_id, row.server_label or "", row.name, row.arguments, approval_request_id=row.approval_id
+    )
 
 
 def ending(ended: Ended, usage: Usage, now: float, *, error: JsonObject | None = None, park: bool = False) -> Ending:
@@ -142,15 +150,18 @@ async def beating() -> AsyncIterator[None]:
 
 
 class Progress:
-    """Durable progress marks of a step that has run longer than a second: on a finished item, at most one a second."""
+    """Durable progress marks of a step that has run longer than a second: on a finished item, at most one a second.
 
-    def __init__(self, phase: str, number: int) -> None:
-        self._phase, self._round = phase, number
+    `tokens`: spent in the rounds before.
+    """
+
+    def __init__(self, phase: str, number: int, tokens: int) -> None:
+        self._phase, self._round, self._tokens = phase, number, tokens
         self._last = time.monotonic()
         self._sent = 0
         self._items = 0
 
-    async def item_done(self, tokens: int = 0) -> None:
+    async def item_done(self) -> None:
         """An item of the run completed. A signal that fails is ignored: the row knows."""
         self._items += 1
         now = time.monotonic()
@@ -159,6 +170,6 @@ class Progress:
         self._last = now
         self._sent += 1
         handle = activity.client().get_workflow_handle(workflow_id())
-        mark = Mark(self._phase, self._round, self._items, tokens)
+        mark = Mark(self._phase, self._round, self._items, self._tokens)
         with contextlib.suppress(RPCError):
             await handle.signal(contracts.SIGNAL_PROGRESS, mark)

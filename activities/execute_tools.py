@@ -128,13 +128,7 @@ class ExecuteToolsActivity:
         raise AssertionError("the last try returns")
 
     async def _record(self, begun: Begun, row: CallRow, outcome: ToolOutcome) -> ToolDone:
-        item = building.mcp_call_item(
-            item_id=row.item_id,
-            label=row.server_label or "",
-            name=row.name,
-            arguments=row.arguments,
-            approval_request_id=row.approval_id,
-        )
+        item = base.call_item(row)
         match outcome:
             case ToolOk(text, images):
                 note = "".join(f"\n[image: {image.mime_type}]" for image in images)

@@ -1,6 +1,7 @@
 """Local activities: one conditional update or read each. They settle what signals only announce."""
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from temporalio import activity
 
@@ -10,11 +11,11 @@ from outlast import contracts
 from outlast.contracts import DecideInput, FinishInput, GateInput, GateView, ParkInput, Resumed, Verdict
 from outlast.loop.approvals import told_reason
 from outlast.loop.state import Ended, FinishOutcome, RunState, Status
-from outlast.protocol import building
+from outlast.protocol import building, ids
 from outlast.protocol.errors import ApprovalAlreadyDecided, NotFound
 from outlast.protocol.events import WireEvent
 from outlast.protocol.json import JsonObject
-from outlast.store.base import Approval, CallRow, Commit, Committed, DecisionRequest, Gone
+from outlast.store.base import Approval, Begun, CallRow, Commit, Committed, DecisionRequest, Gone
 
 
 class LocalActivities:
@@ -74,6 +75,10 @@ class LocalActivities:
                 return base.decode(GateView, outcome)
             case Gone():
                 return GateView(gone=True, at=now)
+            case Begun():
+                pass
+            case _:
+                assert_never(begun)
         asks = await self._asks(request, begun.calls)
         pending = [ask for _, ask in asks if ask.status == "pending"]
         if pending:
@@ -119,23 +124,12 @@ class LocalActivities:
 
 
 def _announced(row: CallRow) -> list[WireEvent]:
-    item = building.mcp_call_item(
-        item_id=row.item_id,
-        label=row.server_label or "",
-        name=row.name,
-        arguments=row.arguments,
-        approval_request_id=row.approval_id,
-    )
-    return building.announce_mcp_call(item)
+    return building.announce_mcp_call(base.call_item(row))
 
 
 def _denied(approval: Approval) -> list[JsonObject]:
     """The pair of control items a denied ask of wait mode becomes in the chain; preparation tells the model."""
     request = building.approval_request_item(approval.id, approval.server_label, approval.name, approval.arguments)
-    response: JsonObject = {
-        "type": "mcp_approval_response",
-        "approval_request_id": approval.id,
-        "approve": False,
-    }
+    item_id = ids.mint(ids.Prefix.MCP_APPROVAL_RESPONSE)
     reason = told_reason(approval.decided_how, approval.reason)
-    return [request, {**response, "reason": reason} if reason else response]
+    return [request, building.approval_response_item(item_id, approval.id, approve=False, reason=reason)]

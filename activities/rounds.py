@@ -9,16 +9,13 @@ from outlast.loop.bindings import Bindings
 from outlast.loop.calls import NewCall
 from outlast.loop.choice import model_choice
 from outlast.loop.prepare import Prepared, prepare
-from outlast.loop.state import CallLlm, LlmOutcome
+from outlast.loop.state import CallLlm, LlmOutcome, call_names
 from outlast.protocol.items import PreparedItem, parse_item
 from outlast.protocol.requests import PASSED_ON
 from outlast.protocol.usage import Usage
 from outlast.store.base import CallRow, ResponseRecord, StoredItem
 from outlast.upstream.base import Capabilities, ModelTool, Round
 
-# Names of a batch that travel in the state for people; more would not fit into it.
-_NAMED_CALLS = 32
-_NAME_LENGTH = 80
 _OURS = ("run", "ask")
 
 
@@ -92,7 +89,6 @@ def _row(response_id: str, number: int, call: NewCall) -> CallRow:
 
 def outcome(end: RoundEnd, at: float, bound: Bindings | None) -> LlmOutcome:
     """What the loop is told of a round."""
-    names = end.names if len(end.names) <= _NAMED_CALLS else ()
     return LlmOutcome(
         usage=end.usage,
         run=end.run,
@@ -103,7 +99,7 @@ def outcome(end: RoundEnd, at: float, bound: Bindings | None) -> LlmOutcome:
         produced=end.produced,
         incomplete=end.incomplete,
         bindings=bound.id if bound else None,
-        names=tuple((ordinal, name[:_NAME_LENGTH]) for ordinal, name in names),
+        names=call_names(end.names),
         at=at,
     )
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from api.asks import asks_now
 from api.deps import Principal
 from outlast.loop import approvals as policy
+from outlast.loop.state import call_names
 from outlast.protocol import building, ids
 from outlast.protocol.errors import ApprovalAlreadyDecided, ApprovalMismatch, Forbidden, InvalidRequest
 from outlast.protocol.events import WireEvent
@@ -27,9 +28,6 @@ from outlast.protocol.tools import McpTool
 from outlast.store.base import Approval, CallRow, DecisionRequest, ResponseRecord
 from outlast.store.port import Store
 
-# As many names, and as much of each, as a model round puts into its batch.
-_NAMED_CALLS = 32
-_NAME_LENGTH = 80
 _VERDICTS = {"approved": True, "denied": False}
 
 
@@ -67,11 +65,9 @@ class Plan:
 
     @property
     def names(self) -> tuple[tuple[int, str], ...]:
-        """`label.tool` by ordinal, for Temporal's UI; none when there are too many to carry in history."""
+        """`label.tool` by ordinal, for Temporal's UI."""
         asks = [*(one.approval for one in self.approved), *self.undecided]
-        if len(asks) > _NAMED_CALLS:
-            return ()
-        return tuple((i, f"{ask.server_label}.{ask.name}"[:_NAME_LENGTH]) for i, ask in enumerate(asks))
+        return call_names([(i, f"{ask.server_label}.{ask.name}") for i, ask in enumerate(asks)])
 
     @property
     def relist(self) -> tuple[str, ...]:
@@ -290,11 +286,6 @@ def _wish(decision: McpApprovalResponse, caller: Principal, now: float) -> Decis
 
 def _hidden(ask: Approval) -> JsonObject:
     """A decision made elsewhere, as the chain shows it to the model."""
+    item_id = ids.mint(ids.Prefix.MCP_APPROVAL_RESPONSE)
     reason = policy.told_reason(ask.decided_how, ask.reason)
-    return {
-        "type": "mcp_approval_response",
-        "id": ids.mint(ids.Prefix.MCP_APPROVAL_RESPONSE),
-        "approval_request_id": ask.id,
-        "approve": ask.status == "approved",
-        **({"reason": reason} if reason else {}),
-    }
+    return building.approval_response_item(item_id, ask.id, approve=ask.status == "approved", reason=reason)

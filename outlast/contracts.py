@@ -40,8 +40,6 @@ TENANT_KEY = SearchAttributeKey.for_keyword(SEARCH_TENANT)
 MODEL_KEY = SearchAttributeKey.for_keyword(SEARCH_MODEL)
 PENDING_KEY = SearchAttributeKey.for_int(SEARCH_PENDING)
 
-DEFAULT_TASK_QUEUE = "outlast"
-
 # After this many responses a parked run closes; a continuation then starts a new one.
 MAX_RESPONSES_PER_RUN = 16
 MAX_PROGRESS_SIGNALS = 200

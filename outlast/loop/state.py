@@ -5,6 +5,7 @@ round number and ordinals; call ids, names and arguments are rows (`tool_calls`,
 Everything is a frozen dataclass with defaults, so a history written by an older build still decodes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -16,6 +17,9 @@ RULES = 1
 
 # The hard limit of a state on its way into history, checked where an activity is scheduled.
 MAX_STATE_BYTES = 8_192
+# Names of a batch that travel in the state for people, and as much of each; more would not fit into it.
+_NAMED_CALLS = 32
+_NAME_LENGTH = 80
 
 
 class ApprovalMode(StrEnum):
@@ -75,6 +79,13 @@ class Batch:
     def name(self, ordinal: int) -> str:
         """`label.tool` of a call, for people."""
         return dict(self.names).get(ordinal, f"call {ordinal}")
+
+
+def call_names(names: Sequence[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
+    """`Batch.names` of these calls: cut to a size that fits into the state, none when there are too many."""
+    if len(names) > _NAMED_CALLS:
+        return ()
+    return tuple((ordinal, name[:_NAME_LENGTH]) for ordinal, name in names)
 
 
 @dataclass(frozen=True, slots=True)

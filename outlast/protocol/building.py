@@ -97,6 +97,17 @@ def approval_request_item(approval_id: str, label: str, name: str, arguments: st
     }
 
 
+def approval_response_item(item_id: str, approval_id: str, *, approve: bool, reason: str | None) -> JsonObject:
+    """A decision that was made outside the input, as the chain keeps it."""
+    item: JsonObject = {
+        "id": item_id,
+        "type": "mcp_approval_response",
+        "approval_request_id": approval_id,
+        "approve": approve,
+    }
+    return {**item, "reason": reason} if reason else item
+
+
 def approval_request_events(item: JsonObject) -> list[WireEvent]:
     """added → done, nothing between."""
     return [added(item), done(item)]
