@@ -222,7 +222,11 @@ def _session_gone(error: MCPError, exchange: Exchange) -> bool:
     """The server refused the session before it looked at the call: 404 by the specification, 400 of some servers."""
     if not exchange.had_session:
         return False
-    return exchange.status == 404 or (exchange.status == 400 and "session" in error.message.lower())
+    if exchange.status == 400:
+        # Not every error that speaks of a session: a tool that ran may mean one of its own.
+        said = error.message.lower()
+        return "session id" in said or "session not found" in said
+    return exchange.status == 404
 
 
 def _spec(tool: mcp_types.Tool) -> ToolSpec:

@@ -195,6 +195,16 @@ async def test_a_broken_answer_is_a_typed_failure(clients: McpClients, mode: Mod
     assert [call.idempotency_key for call in server.calls] == ["k1", "k2"]
 
 
+async def test_an_error_about_some_other_session_is_not_taken_for_a_lost_one(clients: McpClients) -> None:
+    """The tool may have run before it said so: the call is not sent again."""
+    async with mcp_server(TOOLS) as server:
+        server.mode = Mode.RAN_400
+        outcome = await add(clients, ref(server))
+        assert isinstance(outcome, ToolFailed)
+        assert outcome.error["message"] == "the customer's checkout session has expired"
+        assert len(server.calls) == 1
+
+
 async def test_a_redirect_to_another_origin_is_not_followed(clients: McpClients) -> None:
     """It would carry the credentials there."""
     async with mcp_server(TOOLS) as server:

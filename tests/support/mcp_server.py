@@ -38,6 +38,7 @@ class Mode(enum.Enum):
     HTTP_503 = enum.auto()
     REDIRECT = enum.auto()
     RPC_ERROR = enum.auto()
+    RAN_400 = enum.auto()  # run the tool, then answer 400 with an error of the tool's own about some session
     HUGE = enum.auto()  # `huge_bytes` of text
     ENDLESS_LIST = enum.auto()
     HUGE_LIST = enum.auto()
@@ -217,6 +218,11 @@ class McpTestServer:
             case Mode.RPC_ERROR:
                 error = {"code": -32602, "message": "no such tool"}
                 return await self._answer({"jsonrpc": "2.0", "id": message["id"], "error": error}, writer)
+            case Mode.RAN_400:
+                await self._run(params["name"], arguments)
+                error = {"code": -32000, "message": "the customer's checkout session has expired"}
+                body = json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}).encode()
+                return await _reply(writer, 400, body)
             case Mode.HUGE:
                 result: JsonObject = {"content": [{"type": "text", "text": "x" * self.huge_bytes}]}
                 return await self._result(message, result, writer)
