@@ -121,7 +121,6 @@ def _bind(tool: McpTool, listing: Listing, record: ResponseRecord) -> tuple[Tool
         tool.server_url,
         record.credentials.get(label),
         listing.tools,
-        allowed=lambda spec: True,
         asks=lambda spec: approvals.needs_approval(tool.require_approval, spec.name, spec.read_only),
     )
 

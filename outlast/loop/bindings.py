@@ -89,11 +89,10 @@ def bind(
     secret_id: str | None,
     specs: Iterable[ListedTool],
     *,
-    allowed: Callable[[ListedTool], bool],
     asks: Callable[[ListedTool], bool],
     timeout: float | None = None,
 ) -> tuple[ToolBinding, ...]:
-    """The bindings of one server, in listing order: the `allowed` tools, each with whether it `asks`."""
+    """The bindings of one server's allowed tools, in listing order, each with whether it `asks`."""
     return tuple(
         ToolBinding(
             label=label,
@@ -108,7 +107,6 @@ def bind(
             timeout=timeout,
         )
         for spec in specs
-        if allowed(spec)
     )
 
 

@@ -28,7 +28,6 @@ BOUND = bindings.gather(
         "https://docs.test/mcp",
         None,
         [ListedTool("search", None, {}), ListedTool("delete", None, {})],
-        allowed=lambda _: True,
         asks=lambda spec: spec.name == "delete",
     ),
     client=["book"],

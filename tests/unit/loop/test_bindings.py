@@ -16,10 +16,8 @@ RETRY = ListedTool("retry", None, {}, read_only=False, idempotent=True)
 
 
 def bound(label: str, *specs: ListedTool) -> tuple[ToolBinding, ...]:
-    """Everything allowed; what does not say it only reads asks."""
-    return bindings.bind(
-        label, "https://docs.test/mcp", "sec_1", specs, allowed=lambda _: True, asks=lambda spec: not spec.read_only
-    )
+    """What does not say it only reads asks."""
+    return bindings.bind(label, "https://docs.test/mcp", "sec_1", specs, asks=lambda spec: not spec.read_only)
 
 
 def test_a_listing_becomes_bindings_in_its_order() -> None:
@@ -32,11 +30,9 @@ def test_a_listing_becomes_bindings_in_its_order() -> None:
     )
 
 
-def test_tools_that_are_not_allowed_are_not_bound() -> None:
-    """They are as unknown as tools that do not exist."""
-    tools = bindings.bind(
-        "docs", "u", None, [SEARCH, DELETE], allowed=lambda spec: spec.name == "search", asks=lambda _: False, timeout=5
-    )
+def test_a_server_s_time_limit_is_its_tools_own() -> None:
+    """Seconds, kept with each tool."""
+    tools = bindings.bind("docs", "u", None, [SEARCH], asks=lambda _: False, timeout=5)
     assert [(tool.name, tool.timeout) for tool in tools] == [("search", 5)]
 
 

@@ -11,7 +11,6 @@ TOOLS = bindings.bind(
     "https://docs.test/mcp",
     None,
     [ListedTool("search", None, {}), ListedTool("delete", None, {})],
-    allowed=lambda _: True,
     asks=lambda spec: spec.name == "delete",
 )
 BOUND = bindings.gather("b", TOOLS, client=["book"], labels=["docs", "dead"])
