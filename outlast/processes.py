@@ -6,6 +6,7 @@ Apart from the command line, because importing all of this takes seconds that `o
 import asyncio
 import contextlib
 import errno
+import logging
 import signal
 import socket
 import sys
@@ -36,6 +37,8 @@ from worker import create_worker
 Compose = Callable[[Settings, AsyncExitStack], Awaitable[None]]
 
 _BEAT_SECONDS = 10
+
+_log = logging.getLogger(__name__)
 
 
 def run(compose: Compose, settings: Settings) -> None:
@@ -176,6 +179,7 @@ async def _beat(opened: Ports) -> None:
 
 def _background(stack: AsyncExitStack, work: Coroutine[object, object, None], name: str) -> None:
     task = asyncio.create_task(work, name=name)
+    task.add_done_callback(_tell_of_death)
 
     async def stop() -> None:
         task.cancel()
@@ -183,6 +187,12 @@ def _background(stack: AsyncExitStack, work: Coroutine[object, object, None], na
             await task
 
     stack.push_async_callback(stop)
+
+
+def _tell_of_death(task: "asyncio.Task[None]") -> None:
+    """Nobody awaits it before the process stops: a bug that ended it would be noticed then only."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.critical("the %s of this process has died; restart it", task.get_name(), exc_info=error)
 
 
 async def _until_stopped(compose: Compose, settings: Settings) -> None:
