@@ -12,6 +12,7 @@ from outlast import failpoints
 from outlast.catalog import Catalog
 from outlast.contracts import Timeouts
 from outlast.mcp.client import McpClients
+from outlast.mcp.session import Limits
 from outlast.protocol.errors import ConfigurationError
 from outlast.runs import Runs
 from outlast.settings import Settings
@@ -42,7 +43,10 @@ async def open_ports(stack: AsyncExitStack, settings: Settings, *, temporal: str
     stack.push_async_callback(store.aclose)
     catalog = Catalog(settings, demo_url)
     stack.push_async_callback(catalog.aclose)
-    mcp = McpClients(on_dispatched=functools.partial(failpoints.hit, failpoints.AFTER_DISPATCH))
+    mcp = McpClients(
+        Limits(output=settings.limits.max_tool_output_bytes),
+        on_dispatched=functools.partial(failpoints.hit, failpoints.AFTER_DISPATCH),
+    )
     stack.push_async_callback(mcp.aclose)
     runs = Runs(client, settings.temporal.task_queue)
     return Ports(settings, client, store, catalog, mcp, runs, _timeouts(settings))
