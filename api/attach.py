@@ -4,10 +4,12 @@ All three are readers of one event log; the run is the same. The log is read whi
 so that its first events are not waited for twice.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 
 from fastapi.responses import Response
+from starlette.types import Receive
 
 from api import sse, views
 from api.errors import RESPONSE_ID_HEADER, Json, ResponseFailed
@@ -17,6 +19,9 @@ from api.sse import EventStream, Tail
 from outlast.protocol import json
 from outlast.protocol.json import JsonObject
 from outlast.store.base import ResponseRecord
+
+# For the access log: nobody reads the answer.
+_CLIENT_GONE = 499
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +33,8 @@ class Turn:
     launch: Callable[[], Awaitable[None]]
 
 
-async def answer(turn: Turn, ports: Services) -> Response:
-    """Launch the run and attach the client to it."""
+async def answer(turn: Turn, ports: Services, receive: Receive) -> Response:
+    """Launch the run and attach the client to it. `receive`: of the request, its body read."""
     record = turn.record
     headers = {RESPONSE_ID_HEADER: record.id}
     if record.background and not turn.stream:
@@ -43,14 +48,30 @@ async def answer(turn: Turn, ports: Services) -> Response:
         await turn.launch()
         if turn.stream:
             return await _stream(tail, reader, headers)
-        result = await _result(tail, reader)
+        result = await _unless_gone(_result(tail, reader), record, receive)
     except BaseException:
         await tail.aclose()
         await reader.leave()
         raise
     await tail.aclose()
     await reader.leave()
-    return Json(result, headers=headers)
+    return Response(status_code=_CLIENT_GONE) if result is None else Json(result, headers=headers)
+
+
+async def _unless_gone(
+    result: Coroutine[None, None, JsonObject], record: ResponseRecord, receive: Receive
+) -> JsonObject | None:
+    """The result; None when the client of a response that nobody stores leaves first. A stored one is finished."""
+    if record.store:
+        return await result
+    work, gone = asyncio.create_task(result), asyncio.create_task(sse.disconnected(receive))
+    try:
+        await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+        return work.result() if work.done() else None
+    finally:
+        work.cancel()
+        gone.cancel()
+        await asyncio.wait({work, gone})
 
 
 async def _stream(tail: Tail, reader: Reader, headers: dict[str, str]) -> Response:

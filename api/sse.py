@@ -114,7 +114,7 @@ class EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         delivery = asyncio.create_task(self._deliver(send))
-        gone = asyncio.create_task(_disconnected(receive))
+        gone = asyncio.create_task(disconnected(receive))
         try:
             while not await self._wait({delivery, gone}):
                 await self._keep_alive(send)
@@ -174,6 +174,7 @@ def nothing_left() -> Response:
     return Response(events.DONE_FRAME, media_type="text/event-stream", headers=_HEADERS)
 
 
-async def _disconnected(receive: Receive) -> None:
+async def disconnected(receive: Receive) -> None:
+    """Returns when the client is gone; the body must have been read."""
     while (await receive())["type"] != "http.disconnect":
         pass

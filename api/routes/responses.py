@@ -25,7 +25,7 @@ async def create_response(request: Request, caller: Caller, ports: Ports, alive:
     """Create a response: JSON, an event stream (`stream`), or at once (`background`)."""
     raw = await body.read(request, ports.limits.max_body_bytes)
     turn = await create.create(raw, caller, ports, alive)
-    return await attach.answer(turn, ports)
+    return await attach.answer(turn, ports, request.receive)
 
 
 @router.get("/{response_id}")

@@ -223,11 +223,14 @@ async def test_a_client_that_leaves_does_not_stop_the_run(world: World) -> None:
     assert shown[-1].name == "response.completed"
 
 
-async def test_a_client_that_leaves_ends_a_response_nobody_stores(world: World) -> None:
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "json"])
+async def test_a_client_that_leaves_ends_a_response_nobody_stores(world: World, stream: bool) -> None:
     """`store: false` has one reader: without it the run is cancelled and nothing of it is kept."""
     shown, ended = asyncio.Event(), asyncio.Event()
+    made: list[str] = []
 
     async def part(response_id: str) -> None:
+        made.append(response_id)
         handle = await world.activities.begin(response_id, "llm:1")
         await world.store.append(handle, message("first"), Commit())
         shown.set()
@@ -236,16 +239,16 @@ async def test_a_client_that_leaves_ends_a_response_nobody_stores(world: World) 
         ended.set()
 
     world.runs.play(part)
-    body = {"model": "demo", "input": "hi", "stream": True, "store": False}
-    async with world.http.stream("POST", "/v1/responses", json=body) as answer:
-        response_id = answer.headers["x-outlast-response-id"]
-        await shown.wait()
+    body = {"model": "demo", "input": "hi", "stream": stream, "store": False}
+    asking = asyncio.create_task(world.http.post("/v1/responses", json=body))
+    await shown.wait()
+    asking.cancel()
     await ended.wait()
     await world.runs.settle()
     while not world.runs.cancelled:  # noqa: ASYNC110  # the clean-up tells nobody
         await asyncio.sleep(0)
-    assert world.runs.cancelled == [response_id]
-    while await world.store.get("default", response_id) is not None:  # noqa: ASYNC110
+    assert world.runs.cancelled == made
+    while await world.store.get("default", made[0]) is not None:  # noqa: ASYNC110
         await asyncio.sleep(0)
 
 
