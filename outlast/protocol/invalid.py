@@ -57,7 +57,9 @@ def explain(error: ValidationError, raw: object, prefix: str = "") -> InvalidReq
     if details["type"] == _OURS:
         param += details["ctx"]["at"]
     if details["type"] in ("union_tag_invalid", "union_tag_not_found"):
-        param += f".{details['ctx']['discriminator'].strip(chr(39))}"
+        # A discriminator of ours is a function; what it looks at is the type.
+        named = details["ctx"]["discriminator"].strip("'")
+        param += f".{named}" if named.isidentifier() else ".type"
     param = param.lstrip(".")
     return InvalidRequest(_text(details, param), param=param or None)
 

@@ -168,12 +168,13 @@ _KNOWN: dict[str, type[WireItem]] = {
 def _tag(value: Any) -> str:
     """The discriminator: `type`, or what the shape says when it was left out."""
     if isinstance(value, WireItem):
-        return str(getattr(value, "type", "unknown"))
-    if not isinstance(value, dict):
-        return "unknown"
-    kind = value.get("type")
-    if kind is None:
-        return "message" if "role" in value else "item_reference"
+        kind = getattr(value, "type", None)
+    elif isinstance(value, dict):
+        kind = value.get("type")
+        if kind is None:
+            return "message" if "role" in value else "item_reference"
+    else:
+        kind = None
     return kind if kind in _KNOWN else "unknown"
 
 

@@ -231,6 +231,24 @@ def test_a_chain_may_continue_without_input() -> None:
     assert requests.parse_create(raw, LIMITS).input == ()
 
 
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "commandExecution", "id": "q", "output": "x"},
+        {"type": "mcpToolCall"},
+        {"type": "contextCompaction", "summary": "s"},
+        {"type": "additional_tools", "role": "developer", "tools": []},
+        {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+        {"type": "foo", "content": [{"type": "input_text", "text": "hi"}]},
+        {"type": ""},
+    ],
+)
+def test_an_item_of_an_unknown_type_is_carried_along(item: dict[str, Any]) -> None:
+    """Clients replay items of other servers: tolerated as a whole request, and stored as they came."""
+    request = parse(input=[{"role": "user", "content": "hi"}, item])
+    assert requests.canonical_inputs(request, lambda kind: f"{kind}_1")[1].items() >= item.items()
+
+
 def test_a_previous_id_that_cannot_be_one_is_not_found() -> None:
     """The same answer as for an unknown one."""
     with pytest.raises(PreviousResponseNotFound) as caught:
