@@ -38,8 +38,6 @@ class LocalActivities:
     async def decide_approval(self, request: DecideInput) -> Verdict:
         """A decision from Temporal's UI or CLI; whoever was first is answered to everybody."""
         decision = request.decision
-        if decision.approve is None:
-            return Verdict(decision.approval_id)
         wish = DecisionRequest(
             approval_id=decision.approval_id,
             approve=decision.approve,

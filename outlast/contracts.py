@@ -124,13 +124,22 @@ class FinishInput:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A decision as Temporal's UI or CLI sends it: `{"approval_id": "mcpr_…", "approve": true}`.
+    """A decision from Temporal's UI or CLI, read by `read_decision`."""
 
-    Both are needed: a decision that leaves `approve` out decides nothing, it must not deny.
+    approval_id: str
+    approve: bool
+
+
+def read_decision(given: object) -> Decision | None:
+    """What a person typed as the input of `decide`: `{"approval_id": "mcpr_…", "approve": true}`.
+
+    None for anything else. Nothing is coerced and nothing has a default: a slip must neither approve nor deny.
     """
-
-    approval_id: str = ""
-    approve: bool | None = None
+    match given:
+        case {"approval_id": str(approval_id), "approve": bool(approve)}:
+            return Decision(approval_id, approve)
+        case _:
+            return None
 
 
 @dataclass(frozen=True, slots=True)

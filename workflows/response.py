@@ -37,6 +37,7 @@ with workflow.unsafe.imports_passed_through():
         ToolDone,
         ToolInput,
         Verdict,
+        read_decision,
     )
     from outlast.loop.decide import absorb, next_step
     from outlast.loop.state import (
@@ -63,6 +64,8 @@ with workflow.unsafe.imports_passed_through():
     from workflows import showing
 
 T = TypeVar("T")
+
+_DECISION_SHAPE = 'a decision is {"approval_id": "mcpr_…", "approve": true}, with true or false as JSON has them'
 
 
 @workflow.defn(name=contracts.WORKFLOW)
@@ -318,24 +321,26 @@ class ResponseWorkflow:
         name=contracts.UPDATE_DECIDE,
         description='Decide an open approval: {"approval_id": "mcpr_…", "approve": true}. Reasons: through the API.',
     )
-    async def decide(self, decision: Decision) -> Verdict:
+    async def decide(self, given: object = None) -> Verdict:
         """Decide from Temporal's UI or CLI; answers the decision that stands, whoever made it."""
-        return await self._decide(decision, "temporal-update")
+        decision = read_decision(given)
+        return Verdict() if decision is None else await self._decide(decision, "temporal-update")
 
     @decide.validator
-    def _gate_is_open(self, decision: Decision) -> None:
+    def _can_decide(self, given: object = None) -> None:
         if not self._gate_open:
             raise ApplicationError("no approval is open in this run", type="no_open_approval", non_retryable=True)
-        if decision.approve is None:
-            raise ApplicationError("say approve: true or false", type="no_verdict", non_retryable=True)
+        if read_decision(given) is None:
+            raise ApplicationError(_DECISION_SHAPE, type="no_verdict", non_retryable=True)
 
     @workflow.signal(
         name=contracts.SIGNAL_DECIDE,
         description='Decide an open approval without an answer: {"approval_id": "mcpr_…", "approve": true}.',
     )
-    async def on_decide(self, decision: Decision) -> None:
+    async def on_decide(self, given: object = None) -> None:
         """As the update; a decision that loses changes nothing."""
-        if self._gate_open and decision.approve is not None:
+        decision = read_decision(given)
+        if self._gate_open and decision is not None:
             await self._decide(decision, "temporal-signal")
 
     async def _decide(self, decision: Decision, how: str) -> Verdict:

@@ -179,16 +179,28 @@ async def test_a_signal_decides_without_an_answer(bench: Bench) -> None:
     ]
 
 
-async def test_a_decision_without_a_verdict_decides_nothing(bench: Bench) -> None:
-    """`{"approval_id": …}` alone is a slip of an operator, not a denial: refused as an update, dropped as a signal."""
+SLIPS = [
+    {"approval_id": "mcpr_1"},
+    {"approval_id": "mcpr_1", "approve": "yes"},
+    {"approval_id": "mcpr_1", "approve": 1},
+    {"approval_id": 5, "approve": True},
+    "mcpr_1",
+    None,
+]
+
+
+async def test_a_slip_of_an_operator_decides_nothing(bench: Bench) -> None:
+    """No verdict, a text for one, no object: refused as an update, with the right shape, dropped as a signal."""
     script: Script = {GATE: [scenarios.PENDING]}
     async with bench.running(script, waiting()) as run:
         await run.fakes.called(GATE)
-        await run.handle.signal(contracts.SIGNAL_DECIDE, {"approval_id": "mcpr_1"})
-        with pytest.raises(WorkflowUpdateFailedError) as refused:
-            await run.handle.execute_update(contracts.UPDATE_DECIDE, {"approval_id": "mcpr_1"})
-        assert isinstance(refused.value.cause, ApplicationError)
-        assert refused.value.cause.type == "no_verdict"
+        for slip in SLIPS:
+            await run.handle.signal(contracts.SIGNAL_DECIDE, slip)
+            with pytest.raises(WorkflowUpdateFailedError) as refused:
+                await run.handle.execute_update(contracts.UPDATE_DECIDE, slip)
+            assert isinstance(refused.value.cause, ApplicationError)
+            assert (refused.value.cause.type, refused.value.cause.non_retryable) == ("no_verdict", True)
+            assert '"approve": true' in str(refused.value.cause)
         assert (await decide(run)).won
         await run.ended()
     assert [given.how for given in run.fakes.inputs(contracts.DECIDE_APPROVAL)] == ["temporal-update"]
