@@ -107,18 +107,17 @@ class ExecuteToolsActivity:
         if headers is None:
             return _execution_error("the credentials of this MCP server have expired: send them again and repeat")
         server = ServerRef(label=label, url=url, headers=headers)
-        timeout = min(row.timeout or request.timeouts.tool, request.timeouts.tool)
+        clock = asyncio.get_running_loop().time
+        # One deadline for all tries: beyond it the activity itself is cut, and a call that never left counts as unknown.
+        deadline = clock() + min(row.timeout or request.timeouts.tool, request.timeouts.tool)
+        arguments = json.loads(row.arguments or "{}")
         for delay in (*_CONNECT_DELAYS, None):
             try:
                 outcome = await self._deps.mcp.call(
-                    server,
-                    row.name,
-                    json.loads(row.arguments or "{}"),
-                    idempotency_key=row.idempotency_key,
-                    timeout=timeout,
+                    server, row.name, arguments, idempotency_key=row.idempotency_key, timeout=deadline - clock()
                 )
             except NotDispatched as error:
-                if delay is None:
+                if delay is None or clock() + delay >= deadline:
                     return _execution_error(f"the MCP server could not be reached: {error}")
                 await asyncio.sleep(delay)
                 continue
