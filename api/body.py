@@ -40,4 +40,5 @@ def decode_object(raw: bytes) -> JsonObject:
 
 
 def _too_large(limit: int) -> PayloadTooLarge:
-    return PayloadTooLarge(f"The body is larger than {limit} bytes (limits.max_body_bytes).")
+    named = "the limit of this path" if limit == SMALL_BODY_BYTES else "limits.max_body_bytes"
+    return PayloadTooLarge(f"The body is larger than {limit} bytes ({named}).")

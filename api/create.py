@@ -19,7 +19,7 @@ from outlast.contracts import RunInput
 from outlast.loop import decide
 from outlast.loop.state import ApprovalMode, Batch, Budgets, RunState
 from outlast.protocol import events, ids, requests, responses
-from outlast.protocol.errors import Unavailable
+from outlast.protocol.errors import InvalidRequest, Unavailable
 from outlast.protocol.events import WireEvent
 from outlast.protocol.json import JsonObject
 from outlast.protocol.requests import CreateResponse
@@ -42,7 +42,12 @@ async def create(raw: bytes, caller: Principal, ports: Services, alive: Liveness
     if not request.background:
         await alive.require()
     new, state = _new_response(request, plan, caller, ports)
-    created = await ports.store.create(new)
+    try:
+        created = await ports.store.create(new)
+    except InvalidRequest as error:
+        # The store knows rows, not the request: an ask it refuses to use came with the input.
+        error.param = error.param or "input"
+        raise
 
     async def launch() -> None:
         await _launch(ports, created, state)

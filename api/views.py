@@ -6,6 +6,8 @@ from outlast.protocol.json import JsonObject
 from outlast.protocol.responses import build_response
 from outlast.store.base import Approval, ResponseRecord
 
+# A model that gives no arguments still sends `{}`.
+_ARGUMENTS_NOT_KEPT = "the arguments are not kept: the response is not stored, its caller has them"
 _WAITS_FOR_CALLER = "runs when the caller continues"
 
 
@@ -36,4 +38,6 @@ def approval_json(approval: Approval) -> JsonObject:
     decided = approval.status in ("approved", "denied")
     if decided and approval.mode == "respond" and approval.taken_by is None:
         body["note"] = _WAITS_FOR_CALLER
+    elif not approval.arguments:
+        body["note"] = _ARGUMENTS_NOT_KEPT
     return body

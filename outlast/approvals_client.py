@@ -1,6 +1,7 @@
 """`outlast approvals`: the inbox on the command line, over HTTP to a running server."""
 
 import os
+from urllib.parse import quote
 
 import httpx
 
@@ -18,7 +19,7 @@ def base_url(given: str | None) -> str:
 
 def list_open(url: str | None, *, status: str) -> str:
     """The asks with this status, a block each. Raises: ConfigurationError when the server does not answer."""
-    found = _request("GET", url, f"/v1/approvals?status={status}")["data"]
+    found = _request("GET", url, f"/v1/approvals?status={quote(status)}")["data"]
     if not found:
         return f"No {status} approvals."
     return "\n\n".join(_block(approval) for approval in found)
@@ -27,7 +28,7 @@ def list_open(url: str | None, *, status: str) -> str:
 def decide(url: str | None, approval_id: str, *, approve: bool, reason: str | None) -> str:
     """Decide one; the sentence to print. Raises: ConfigurationError with the server's words when it refuses."""
     body: JsonObject = {"approve": approve} | ({"reason": reason} if reason else {})
-    approval = _request("POST", url, f"/v1/approvals/{approval_id}", body)
+    approval = _request("POST", url, f"/v1/approvals/{quote(approval_id, safe='')}", body)
     note = approval.get("note")
     return f"{approval['id']}: {approval['status']} by {approval['decided_by']}" + (f" ({note})" if note else "")
 
@@ -52,7 +53,10 @@ def _request(method: str, url: str | None, path: str, body: JsonObject | None = 
         raise ConfigurationError(
             f"no Outlast server answers at {where} ({error}): start one with 'make run', or give --url"
         ) from error
-    if answer.is_error:
-        raise ConfigurationError(found["error"]["message"])
-    return found
-
+    match found:
+        case {"error": {"message": str(message)}}:
+            raise ConfigurationError(message)
+        case {"object": "list" | "approval"}:
+            return found
+        case _:
+            raise ConfigurationError(f"what answers at {where} is not an Outlast server: give --url")

@@ -1,7 +1,6 @@
 """The `outlast` command: starts processes, and talks to a running server about approvals."""
 
 import argparse
-import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -9,7 +8,7 @@ from pathlib import Path
 
 from outlast import approvals_client
 from outlast import settings as config
-from outlast.protocol.errors import OutlastError
+from outlast.protocol.errors import ConfigurationError, OutlastError
 from outlast.settings import Settings
 
 # What each command runs, a function of `outlast.processes`.
@@ -24,9 +23,6 @@ _PROCESSES = {
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a command; leaves the process by `os._exit`, since Temporal's threads can abort the interpreter's end."""
     arguments = _parser().parse_args(argv)
-    logging.basicConfig(
-        level=os.environ.get("OUTLAST_LOG", "WARNING").upper(), format="%(asctime)s %(name)s %(message)s"
-    )
     try:
         code = int(arguments.run(arguments) or 0)
     except OutlastError as error:
@@ -42,8 +38,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _process(arguments: argparse.Namespace) -> int:
     settings = _settings(arguments)
     # Imported here: `outlast approvals` is one HTTP request and need not wait seconds for it.
-    from outlast import processes
+    from outlast import logs, processes
 
+    logs.configure(os.environ.get("OUTLAST_LOG", "WARNING"))
+    _make_data_folder(settings)
     compose = {
         "dev": processes.dev,
         "serve": processes.all_in_one,
@@ -62,6 +60,15 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         dialect=arguments.dialect,
         overrides={name: getattr(arguments, name) for name in given},
     )
+
+
+def _make_data_folder(settings: Settings) -> None:
+    try:
+        settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{settings.data_dir} cannot be the data folder ({error.strerror}): choose another one with --data-dir"
+        ) from error
 
 
 def _approvals(arguments: argparse.Namespace) -> int:

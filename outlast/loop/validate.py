@@ -6,7 +6,7 @@ Texts of the pairing errors are those of the real API. Content never appears in 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from outlast.loop import reasoning
-from outlast.loop.prepare import Reads, foreign_answer
+from outlast.loop.prepare import Reads, foreign_answer, prepare
 from outlast.protocol.errors import InvalidRequest, NotFound
 from outlast.protocol.items import (
     CustomToolCall,
@@ -15,6 +15,7 @@ from outlast.protocol.items import (
     FunctionCallOutput,
     Item,
     ItemReference,
+    McpApprovalResponse,
     Message,
     Reasoning,
     UnknownItem,
@@ -78,6 +79,15 @@ def validate(
             case _:
                 pass
     _refuse_unpaired(calls, outputs, answered, interrupted)
+    _refuse_silence([*history, *inputs], upstream)
+
+
+def _refuse_silence(items: Sequence[Item], upstream: Reads) -> None:
+    # A decision brings its call; everything else must leave the model something to read.
+    if any(isinstance(item, Message | McpApprovalResponse) for item in items):
+        return
+    if not prepare(items, upstream=upstream).transcript:
+        raise InvalidRequest("'input' has nothing a model could read: add a message.", param="input")
 
 
 def _places(history: Sequence[Item], inputs: Sequence[Item]) -> Iterator[tuple[Item, str]]:
@@ -88,8 +98,9 @@ def _places(history: Sequence[Item], inputs: Sequence[Item]) -> Iterator[tuple[I
 
 def _refuse_sealed(item: Reasoning, param: str) -> None:
     if reasoning.unreadable(item):
+        named = repr(item.id) if item.id else "without id"
         raise InvalidRequest(
-            f"Reasoning item {item.id!r} carries 'encrypted_content' that this model's server cannot read: "
+            f"Reasoning item {named} carries 'encrypted_content' that this model's server cannot read: "
             "leave the item out, or use a model of the server that made it.",
             param=param,
         )

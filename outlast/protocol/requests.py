@@ -206,9 +206,11 @@ def _load(raw: bytes, limits: RequestLimits) -> JsonObject:
     try:
         body = json.loads(raw)
     except ValueError as error:
-        raise InvalidRequest(f"The request body is not valid JSON: {error}.") from error
+        raise InvalidRequest(f"The request body is not valid JSON: {error}.", code="invalid_json") from error
     if not isinstance(body, dict):
-        raise InvalidRequest(f"The request body must be a JSON object, got {invalid.kind_of(body)}.")
+        raise InvalidRequest(
+            f"The request body must be a JSON object, got {invalid.kind_of(body)}.", code="invalid_json"
+        )
     nested: object = body
     for _ in range(_MAX_DEPTH_MARGIN):
         nested = [nested]

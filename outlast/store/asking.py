@@ -157,7 +157,7 @@ def decide(tenant: str, wish: DecisionRequest, now: float, *, used: bool = False
         return Decided(approval, won=True)
     standing = yield from _standing(tenant, wish.approval_id, now)
     if standing is None:
-        return NotFound(f"no approval {wish.approval_id}", param="approval_request_id")
+        return NotFound(f"Approval '{wish.approval_id}' not found.", param="approval_id")
     if standing.status == verdict and standing.taken_by is None:
         return Decided(standing, won=False)
     return refusal(standing)
@@ -229,7 +229,7 @@ def _passed(tenant: str, approval_id: str, shown_by: str | None) -> Script[Outla
     """Why an ask could not be taken or listed again."""
     rows = yield Statement(_READ_APPROVAL, {"tenant": tenant, "approval": approval_id})
     if not rows:
-        return NotFound(f"no approval {approval_id}", param="approval_request_id")
+        return NotFound(f"Approval '{approval_id}' not found.", param="approval_id")
     approval = records.approval(rows[0])
     if approval.taken_by is None and shown_by not in (None, approval.listed_by):
         return stale(approval, shown_by)

@@ -1,0 +1,45 @@
+"""`outlast approvals` against servers of every kind."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from outlast import approvals_client
+from outlast.demo.serving import running
+from outlast.protocol.errors import ConfigurationError
+
+_SEEN: list[str] = []
+
+
+async def _stranger(request: Request) -> Response:
+    _SEEN.append(request.scope["raw_path"].decode())
+    return JSONResponse({"detail": "Not Found"}, status_code=404)
+
+
+@pytest.fixture
+async def stranger() -> AsyncIterator[str]:
+    """A server that is not Outlast."""
+    app = Starlette(routes=[Route("/{path:path}", _stranger, methods=["GET", "POST"])])
+    async with running(app) as url:
+        yield url
+
+
+async def test_a_server_that_is_not_outlast_is_named(stranger: str) -> None:
+    """One line that says what to change, for both commands."""
+    with pytest.raises(ConfigurationError, match="is not an Outlast server: give --url"):
+        await asyncio.to_thread(approvals_client.list_open, stranger, status="pending")
+    with pytest.raises(ConfigurationError, match="is not an Outlast server: give --url"):
+        await asyncio.to_thread(approvals_client.decide, stranger, "mcpr_1", approve=True, reason=None)
+
+
+async def test_an_id_stays_one_part_of_the_path(stranger: str) -> None:
+    """Or a decision would be posted somewhere else."""
+    _SEEN.clear()
+    with pytest.raises(ConfigurationError):
+        await asyncio.to_thread(approvals_client.decide, stranger, "../responses", approve=True, reason=None)
+    assert _SEEN == ["/v1/approvals/..%2Fresponses"]
