@@ -108,7 +108,7 @@ class ExecuteToolsActivity:
             return _execution_error("the credentials of this MCP server have expired: send them again and repeat")
         server = ServerRef(label=label, url=url, headers=headers)
         clock = asyncio.get_running_loop().time
-        # One deadline for all tries: beyond it the activity itself is cut, and a call that never left counts as unknown.
+        # One deadline for all tries: past it the activity is cut, and a call that never left would count as unknown.
         deadline = clock() + min(row.timeout or request.timeouts.tool, request.timeouts.tool)
         arguments = json.loads(row.arguments or "{}")
         for delay in (*_CONNECT_DELAYS, None):
