@@ -152,23 +152,24 @@ async def beating() -> AsyncIterator[None]:
 class Progress:
     """Durable progress marks of a step that has run longer than a second: on a finished item, at most one a second.
 
-    `tokens`: spent in the rounds before.
+    `tokens`: spent in the rounds before. `rounds`: how many the response may have; each gets its share of the signals a
+    run may take, since no attempt knows what earlier rounds have sent.
     """
 
-    def __init__(self, phase: str, number: int, tokens: int) -> None:
+    def __init__(self, phase: str, number: int, tokens: int, rounds: int) -> None:
         self._phase, self._round, self._tokens = phase, number, tokens
         self._last = time.monotonic()
-        self._sent = 0
+        self._left = max(1, contracts.MAX_PROGRESS_SIGNALS // rounds)
         self._items = 0
 
     async def item_done(self) -> None:
         """An item of the run completed. A signal that fails is ignored: the row knows."""
         self._items += 1
         now = time.monotonic()
-        if now - self._last < 1 or self._sent >= contracts.MAX_PROGRESS_SIGNALS:
+        if now - self._last < 1 or not self._left:
             return
         self._last = now
-        self._sent += 1
+        self._left -= 1
         handle = activity.client().get_workflow_handle(workflow_id())
         mark = Mark(self._phase, self._round, self._items, self._tokens)
         with contextlib.suppress(RPCError):

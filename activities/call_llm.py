@@ -131,7 +131,7 @@ class CallLlmActivity:
             keep_reasoning_ids=upstream.capabilities.encrypted_reasoning,
         )
         times = Timeouts(first=limits.llm_first_event, idle=limits.llm_idle, total=limits.llm_own)
-        progress = Progress("model", attempt.step.round, state.usage.total_tokens)
+        progress = Progress("model", attempt.step.round, state.usage.total_tokens, state.budgets.max_rounds)
         try:
             async with Pump(upstream.stream(asked, times)) as pump:
                 while True:
