@@ -17,6 +17,10 @@ from outlast.protocol.events import WireEvent
 from outlast.protocol.json import JsonObject
 from outlast.store.base import Approval, Begun, CallRow, Commit, Committed, DecisionRequest, Gone
 
+# Seconds after which a gate reads its row though nobody woke it: a cancellation that Temporal did not take, because it
+# was away, is repeated by nobody, and the run would wait for ever. About seven history events each.
+_LOOK_AGAIN = 6 * 3600.0
+
 
 class LocalActivities:
     """The small ones of a run."""
@@ -80,8 +84,8 @@ class LocalActivities:
         asks = await self._asks(request, begun.calls)
         pending = [ask for _, ask in asks if ask.status == "pending"]
         if pending:
-            deadlines = [a.deadline for a in pending if a.deadline is not None]
-            wait = max(0.0, min(deadlines) - now) if deadlines else None
+            deadlines = [ask.deadline - now for ask in pending if ask.deadline is not None]
+            wait = max(0.0, min([*deadlines, _LOOK_AGAIN]))
             return GateView(pending=len(pending), deadline_in=wait, at=now)
         approved = [row for row, ask in asks if ask.status == "approved"]
         failed = any(ask.status == "expired" for _, ask in asks)

@@ -178,7 +178,7 @@ class GateView:
     approved: tuple[int, ...] = ()
     failed: bool = False
     at: float = 0.0
-    # Seconds until the earliest deadline, None without one.
+    # Seconds until the earliest deadline, or until the gate looks again on its own.
     deadline_in: float | None = None
     # The response ended meanwhile (cancelled, deleted).
     gone: bool = False
