@@ -1,5 +1,7 @@
 """An API in this process, workers in processes of their own, a counting model and a counting MCP server."""
 
+import asyncio
+import contextlib
 import functools
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -118,9 +120,19 @@ class World:
         return await _read(await create(model="clerk", background=True, stream=True, extra_body=body), until)
 
     async def workers_of(self, workflow_id: str) -> set[int]:
-        """Pids of the workers that completed a part of this run, as Temporal's history names them."""
-        history = await self.served.ports.client.get_workflow_handle(workflow_id).fetch_history()
-        return {int(pid) for pid in re.findall(r"outlast-(\d+)@", str(history.events))}
+        """Pids of the workers that completed a part of this run, as Temporal's history names them.
+
+        A client sees the end before Temporal does (finish in place), so the second one is waited for.
+        """
+        handle = self.served.ports.client.get_workflow_handle(workflow_id)
+        pids: set[int] = set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(20):
+                while len(pids) < 2:  # Temporal tells nobody
+                    history = await handle.fetch_history()
+                    pids = {int(pid) for pid in re.findall(r"outlast-(\d+)@", str(history.events))}
+                    await asyncio.sleep(0.1)
+        return pids
 
     async def activities_of(self, workflow_id: str) -> list[str]:
         """Types of the run's activities, in the order they were scheduled."""

@@ -130,7 +130,8 @@ def _runs(pid: int) -> bool:
 
 def _snippets(output: str) -> list[str]:
     """The commands in a banner: curl with its second line, the two of the second terminal, Python with its document."""
-    pattern = r"^curl .*\n  -d .*|^\S*outlast approvals .*|^\S*python - <<'EOF'\n(?s:.*?)\nEOF$"
+    # A path with a space is quoted.
+    pattern = r"^curl .*\n  -d .*|^\S.*outlast'? approvals .*|^\S.*python'? - <<'EOF'\n(?s:.*?)\nEOF$"
     return re.findall(pattern, output, re.MULTILINE)
 
 

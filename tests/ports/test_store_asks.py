@@ -272,4 +272,4 @@ async def test_taking_what_is_not_decided_or_not_there_is_refused(store: Store) 
     with pytest.raises(NotFound) as info:
         await store.create(world.new(world.record("b"), user("go"), takes=["mcpr_none"]))
     refused = info.value
-    assert refused.param == "approval_request_id"
+    assert refused.param == "approval_id"

@@ -61,6 +61,32 @@ async def test_readers_of_another_store_joining_at_different_cuts_see_equal_byte
     assert [task.result() for task in late] == [whole[4:], whole[12:]]
 
 
+async def test_a_tail_that_another_process_has_outrun_is_not_trusted(open_another: Open) -> None:
+    """Who created the response holds its first frames only; a reader that joins at them waits for no further commit."""
+    creator, worker = await open_another(), await open_another()
+    await create(creator, "a")
+    gate = asyncio.Event()
+    writing = asyncio.create_task(_write(worker, await begin(worker, "a"), 10, gate))
+    following = creator.follow(TENANT, "resp_a", -1)
+    seen = 0
+    async for batch in following:
+        seen += len(batch.data)
+        if seen > 2:
+            break
+    # Attached beside one that has read on, then alone after it has left.
+    async with asyncio.timeout(5):
+        joined = creator.follow(TENANT, "resp_a", 0)
+        shown = list((await anext(joined)).data)
+        while len(shown) < seen - 1:
+            shown.extend((await anext(joined)).data)
+        gate.set()
+        await writing
+        whole = await world.frames(worker, "a")
+        assert [frame async for batch in following for frame in batch.data] == whole[seen:]
+        assert [*shown, *[frame async for batch in joined for frame in batch.data]] == whole[1:]
+        assert await world.frames(creator, "a", 0) == whole[1:]
+
+
 async def test_a_reader_too_slow_for_the_tail_falls_back_to_rows(store: Store) -> None:
     """More than the tail holds goes by while it looks away; it misses nothing."""
     await create(store, "a")
