@@ -39,12 +39,14 @@ class _Follower:
 class _Channel:
     """The tail of one response and who follows it."""
 
-    __slots__ = ("_bytes", "ended", "followers", "frames")
+    __slots__ = ("_bytes", "ended", "followers", "frames", "outrun")
 
     def __init__(self) -> None:
         self.frames: deque[Frame] = deque()
         self.followers: set[_Follower] = set()
         self.ended = False
+        # Another process has committed since: whoever attaches now was not told, and rows may go on behind the tail.
+        self.outrun = False
         self._bytes = 0
 
     def push(self, frames: Sequence[Frame]) -> None:
@@ -104,7 +106,8 @@ class Hub:
 
     def foreign(self) -> None:
         """Another process has committed something."""
-        for channel in self._attached.values():
+        for channel in (*self._attached.values(), *self._idle.values()):
+            channel.outrun = not channel.ended
             channel.wake(look=True)
 
     async def follow(self, tenant: str, response_id: str, after: int) -> AsyncIterator[Frames]:
@@ -141,7 +144,7 @@ class Hub:
         """A follower that looks at the rows first, unless the tail holds all it wants."""
         channel = self._attached.get(key) or self._idle.pop(key, None) or _Channel()
         self._attached[key] = channel
-        follower = _Follower(look=not channel.holds(after + 1))
+        follower = _Follower(look=channel.outrun or not channel.holds(after + 1))
         channel.followers.add(follower)
         self._watch(1)
         return channel, follower
