@@ -23,7 +23,7 @@ from activities.pump import Pump
 from outlast import contracts, failpoints
 from outlast.contracts import CallLlmInput
 from outlast.loop import bindings
-from outlast.loop.assembler import Assembler, RoundEnd
+from outlast.loop.assembler import Assembler, Fed, RoundEnd
 from outlast.loop.bindings import Bindings
 from outlast.loop.calls import Counters
 from outlast.loop.decide import absorb, ends_with, next_step
@@ -37,6 +37,10 @@ from outlast.temporal import LONGEST_RETRY_AFTER, application_error
 from outlast.upstream.base import Timeouts, Upstream, UpstreamRequest
 
 log = logging.getLogger("outlast.llm")
+
+# Seconds the frames that open an item wait for its first text: committed alone, they would hold that text up by a
+# commit of their own.
+_PATIENCE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,25 +136,32 @@ class CallLlmActivity:
         )
         times = Timeouts(first=limits.llm_first_event, idle=limits.llm_idle, total=limits.llm_own)
         progress = Progress("model", attempt.step.round, state.usage.total_tokens, state.budgets.max_rounds)
+        held = rounds.NOTHING
         try:
             async with Pump(upstream.stream(asked, times)) as pump:
                 while True:
-                    batch, ended = await pump.take()
-                    fed = assembler.feed(batch)
+                    batch, ended = await pump.take(_PATIENCE if held.events else None)
+                    held = rounds.joined(held, assembler.feed(batch))
                     if ended:
                         break
-                    if fed.events or fed.calls:
-                        await self._store.append(attempt.handle, fed.events, Commit(calls=rounds.rows(attempt, fed)))
-                        failpoints.hit(failpoints.MID_STREAM)
-                    if any(event.type == events.ITEM_DONE for event in fed.events):
-                        await progress.item_done()
+                    if batch and rounds.only_opens(held):
+                        continue
+                    await self._show(attempt, held, progress)
+                    held = rounds.NOTHING
         except UpstreamUnavailable:
             # Clients act on a call they have seen: the round ends there instead of being asked again.
             if not assembler.announced:
                 raise
-            return assembler.end(cut=True)
-        end = assembler.end()
-        return replace(end, events=[*fed.events, *end.events], calls=[*fed.calls, *end.calls])
+            end = assembler.end(cut=True)
+        else:
+            end = assembler.end()
+        return replace(end, events=[*held.events, *end.events], calls=[*held.calls, *end.calls])
+
+    async def _show(self, attempt: _Attempt, fed: Fed, progress: Progress) -> None:
+        await self._store.append(attempt.handle, fed.events, Commit(calls=rounds.rows(attempt, fed)))
+        failpoints.hit(failpoints.MID_STREAM)
+        if any(event.type == events.ITEM_DONE for event in fed.events):
+            await progress.item_done()
 
     async def _commit(self, attempt: _Attempt, end: RoundEnd) -> LlmOutcome:
         """The round's one transaction; the response's too if the loop says that this was its last step."""

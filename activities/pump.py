@@ -30,13 +30,18 @@ class Pump:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def take(self) -> tuple[list[WireEvent], bool]:
-        """(events, ended). Events that came before a failure are given before it is raised."""
+    async def take(self, timeout: float | None = None) -> tuple[list[WireEvent], bool]:
+        """(events, ended). Events that came before a failure are given before it is raised.
+
+        `timeout`: seconds after which nothing is given instead of waiting on.
+        """
         task = self._task
         if task is None:
             raise RuntimeError("a pump is entered before it is used")
         if not self._pending and not task.done():
-            await self._arrived.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout):
+                    await self._arrived.wait()
         self._arrived.clear()
         events, self._pending = self._pending, []
         if not task.done():

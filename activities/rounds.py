@@ -10,6 +10,7 @@ from outlast.loop.calls import NewCall
 from outlast.loop.choice import model_choice
 from outlast.loop.prepare import Prepared, prepare
 from outlast.loop.state import CallLlm, LlmOutcome, call_names
+from outlast.protocol import events
 from outlast.protocol.items import PreparedItem, parse_item
 from outlast.protocol.requests import PASSED_ON
 from outlast.protocol.usage import Usage
@@ -61,6 +62,20 @@ def build(
         include=request.get("include") or (),
         extra={key: request[key] for key in PASSED_ON if key in request},
     )
+
+
+NOTHING = Fed([], [])
+_OPENING = frozenset({events.ITEM_ADDED, events.PART_ADDED, events.SUMMARY_PART_ADDED})
+
+
+def joined(before: Fed, after: Fed) -> Fed:
+    """Two batches as one."""
+    return Fed([*before.events, *after.events], [*before.calls, *after.calls])
+
+
+def only_opens(fed: Fed) -> bool:
+    """Whether nobody misses anything yet: at most frames that open an item or a part."""
+    return not fed.calls and all(event.type in _OPENING for event in fed.events)
 
 
 def rows(attempt: _Attempt, brought: Fed | RoundEnd) -> list[CallRow]:
