@@ -24,7 +24,7 @@ from typing import Literal
 from outlast.loop.bindings import Bindings
 from outlast.loop.call_queue import Call, CallQueue, Relayed, is_client_call
 from outlast.loop.calls import Counters, NewCall
-from outlast.loop.text_items import SHAPES, Shape, TextItem, shape_of
+from outlast.loop.text_items import SHAPES, Shape, TextItem, shape_of, unknown
 from outlast.protocol import building, events
 from outlast.protocol.events import WireEvent
 from outlast.protocol.json import JsonObject
@@ -188,9 +188,9 @@ class Assembler:
             slot = self._text_item("reasoning" if reasoning else "message", event)
         index = event.rest.get(_INDEX_OF_PART[event.type], 0)
         if event.type in (events.PART_ADDED, events.SUMMARY_PART_ADDED):
-            slot.part_added(shape_of(given, slot.type), index, given)
+            slot.part_added(shape_of(given, slot.type), index, given, unknown(event))
         else:
-            slot.part_done(shape_of(given, slot.type), index, given)
+            slot.part_done(shape_of(given, slot.type), index, given, unknown(event))
 
     def _take_call_text(self, event: WireEvent) -> None:
         kind, field, whole = _CALL_TEXT[event.type]
@@ -229,7 +229,7 @@ class Assembler:
             slot = self._open(item, event)
         match slot:
             case TextItem():
-                slot.finish(item)
+                slot.finish(item, unknown(event))
                 self._held.append(slot)
             case Call():
                 slot.given = {**slot.given, **item}
@@ -274,7 +274,8 @@ class Assembler:
 
     def _open_text(self, kind: Literal["message", "reasoning"], item: JsonObject, event: WireEvent) -> TextItem:
         self._release()
-        slot = TextItem(self._item_id(item), kind, item, self._events.append)
+        extra = unknown(event) if event.type == events.ITEM_ADDED else {}
+        slot = TextItem(self._item_id(item), kind, item, self._events.append, extra)
         self._remember(slot, event, item.get("id"))
         return slot
 

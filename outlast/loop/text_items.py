@@ -60,10 +60,20 @@ def shape_of(part: JsonObject, item: Literal["message", "reasoning"]) -> Shape:
     return known if known is not None and known.item == item else _content(item, kind, None, "")
 
 
+_KNOWN = frozenset(
+    {"item_id", "item", "part", "content_index", "summary_index", "text", "refusal", "delta", "logprobs", "obfuscation"}
+)
+
+
+def unknown(event: WireEvent) -> JsonObject:
+    """Fields of an event that only the upstream knows: they go on with the frame made from it."""
+    return {key: value for key, value in event.rest.items() if key not in _KNOWN}
+
+
 class Part:
     """One part of an open item. `index`: the public one, dense per index field."""
 
-    __slots__ = ("annotations", "chunks", "ended", "given", "index", "logprobs", "shape", "shown")
+    __slots__ = ("annotations", "chunks", "ended", "given", "index", "logprobs", "of_done", "of_text", "shape", "shown")
 
     def __init__(self, shape: Shape, index: int) -> None:
         self.shape = shape
@@ -72,6 +82,9 @@ class Part:
         self.annotations: list[Any] = []
         self.logprobs: list[Any] = []
         self.given: JsonObject = {}
+        # Unknown fields of the upstream's frames that end the text and the part.
+        self.of_text: JsonObject = {}
+        self.of_done: JsonObject = {}
         # As `content_part.done` showed it: the final item must not say anything else.
         self.shown: JsonObject | None = None
         # The upstream said all of it: a later delta would be a repetition.
@@ -107,9 +120,16 @@ class Part:
 class TextItem:
     """One message or reasoning item. `finished`: the upstream ended it; `closed`: the client has seen its end."""
 
-    __slots__ = ("_base", "_emit", "_open", "_parts", "closed", "finished", "id", "type")
+    __slots__ = ("_base", "_emit", "_of_done", "_open", "_parts", "closed", "finished", "id", "type")
 
-    def __init__(self, item_id: str, kind: Literal["message", "reasoning"], given: JsonObject, emit: Emit) -> None:
+    def __init__(
+        self,
+        item_id: str,
+        kind: Literal["message", "reasoning"],
+        given: JsonObject,
+        emit: Emit,
+        extra: JsonObject,
+    ) -> None:
         self.id = item_id
         self.type = kind
         self.finished = False
@@ -118,7 +138,9 @@ class TextItem:
         self._emit = emit
         self._parts: dict[tuple[str, object], Part] = {}
         self._open: Part | None = None
-        emit(building.added(self._item("in_progress", {"content": []} if kind == "message" else {"summary": []})))
+        self._of_done: JsonObject = {}
+        opened = building.added(self._item("in_progress", {"content": []} if kind == "message" else {"summary": []}))
+        emit(opened.with_rest(**extra))
 
     @property
     def has_text(self) -> bool:
@@ -153,18 +175,20 @@ class TextItem:
         self._catch_up(part, event.rest.get(shape.text))
         if logprobs := event.rest.get("logprobs"):
             part.given = {**part.given, "logprobs": logprobs}
+        part.of_text = unknown(event)
         part.ended = True
 
-    def part_added(self, shape: Shape, index: object, given: JsonObject) -> None:
+    def part_added(self, shape: Shape, index: object, given: JsonObject, extra: JsonObject) -> None:
         """Open a part unless it is open."""
-        self._part(shape, index, given)
+        self._part(shape, index, given, extra)
 
-    def part_done(self, shape: Shape, index: object, given: JsonObject) -> None:
+    def part_done(self, shape: Shape, index: object, given: JsonObject, extra: JsonObject) -> None:
         """The upstream's final part: its annotations, log probabilities and unknown fields are kept."""
         part = self._part(shape, index, given)
         if part is None:
             return
         part.given = {**part.given, **given}
+        part.of_done = {**part.of_done, **extra}
         if shape.text is not None and not part.ended:
             self._catch_up(part, given.get(shape.text))
         part.ended = True
@@ -177,14 +201,15 @@ class TextItem:
         part.annotations.append(event.rest.get("annotation"))
         self._emit(WireEvent(event.type, {**event.rest, "item_id": self.id, "content_index": part.index}))
 
-    def finish(self, final: JsonObject) -> None:
+    def finish(self, final: JsonObject, extra: JsonObject) -> None:
         """The upstream's final item; nothing of its end is shown before `close`."""
         self._base = {**self._base, **final}
+        self._of_done = extra
         for field, index in (("summary", "summary_index"), ("content", "content_index")):
             parts = final.get(field)
             for number, given in enumerate(parts if isinstance(parts, list) else ()):
                 known = self._parts.get((index, number))
-                self.part_done(known.shape if known else shape_of(given, self.type), number, given)
+                self.part_done(known.shape if known else shape_of(given, self.type), number, given, {})
         self.finished = True
 
     def close(self, *, cut: bool = False) -> None:
@@ -199,10 +224,13 @@ class TextItem:
         else:
             content = {"summary": parts["summary"], **({"content": parts["content"]} if parts["content"] else {})}
         whole = not cut and self._base.get("status") != "incomplete"
-        self._emit(building.done(self._item("completed" if whole else "incomplete", content)))
+        ended = building.done(self._item("completed" if whole else "incomplete", content))
+        self._emit(ended.with_rest(**self._of_done))
         self.closed = True
 
-    def _part(self, shape: Shape, index: object, given: JsonObject | None = None) -> Part | None:
+    def _part(
+        self, shape: Shape, index: object, given: JsonObject | None = None, extra: JsonObject | None = None
+    ) -> Part | None:
         """The part, opened if need be; None when the item is finished and has no such part."""
         part = self._parts.get((shape.index, index))
         if part is not None:
@@ -213,7 +241,8 @@ class TextItem:
         part = Part(shape, sum(1 for field, _ in self._parts if field == shape.index))
         part.given = dict(given or {})
         self._parts[(shape.index, index)] = self._open = part
-        self._emit(WireEvent(shape.added, {"item_id": self.id, shape.index: part.index, "part": part.empty()}))
+        opened = {"item_id": self.id, shape.index: part.index, "part": part.empty()}
+        self._emit(WireEvent(shape.added, {**opened, **(extra or {})}))
         # What a part says at its end is not what it says at its beginning.
         part.given = {key: value for key, value in part.given.items() if key not in ("annotations", "logprobs")}
         return part
@@ -238,8 +267,8 @@ class TextItem:
         if shape.text is not None:
             rest = {**place, shape.text: final[shape.text]}
             logprobs = {"logprobs": final.get("logprobs", [])} if shape is OUTPUT_TEXT else {}
-            self._emit(WireEvent(shape.done, {**rest, **logprobs}))
-        self._emit(WireEvent(shape.part_done, {**place, "part": final}))
+            self._emit(WireEvent(shape.done, {**rest, **logprobs, **part.of_text}))
+        self._emit(WireEvent(shape.part_done, {**place, "part": final, **part.of_done}))
 
     def _item(self, status: str, content: JsonObject) -> JsonObject:
         """The item with unknown fields of the upstream kept, nulls left out (null breaks strict clients)."""

@@ -33,6 +33,16 @@ def test_a_message_is_relayed_under_our_id() -> None:
     assert (end.run, end.ask, end.client, end.refused, end.over_cap) == ((), (), False, 0, False)
 
 
+def test_unknown_fields_of_every_frame_go_on_with_it() -> None:
+    """Lossless: also on the frames that open and close an item or a part, which are made anew under our id."""
+    marked = [event.with_rest(x_frame=f"{number} {event.type}") for number, event in enumerate(message(0, "Hi"))]
+    shown, _ = Play().run(*marked, completed())
+    assert [body["x_frame"] for body in shown] == [event.rest["x_frame"] for event in marked]
+    assert [{**body, "x_frame": None} for body in shown] == [
+        {**body, "x_frame": None} for body in shown_message("msg_1", "Hi")
+    ]
+
+
 def test_a_delta_is_shown_with_the_batch_that_brought_it() -> None:
     """Nothing of a text waits."""
     play = Play()
