@@ -153,15 +153,18 @@ async def _killed(
     world: World, client: Client, report: Report, body: JsonObject, death: Death
 ) -> tuple[tuple[int, int], list[Frame]]:
     """Stream a request and kill its worker once the desk has written: (pid of the dead, of its successor), events."""
-    async with client.streamed(body) as events, asyncio.TaskGroup() as group:
-        with world.held(death.tool):
+    with contextlib.ExitStack() as hold:
+        # Before the request leaves: on a busy machine the tool has answered by the time the stream's headers are here.
+        hold.enter_context(world.held(death.tool))
+        async with client.streamed(body) as events, asyncio.TaskGroup() as group:
             reading = group.create_task(_all(events))
             await world.until_written(death.file, death.order_id)
             report.say(f"desk      {death.tool} is done and in {death.file}.jsonl; its answer is on the way")
             killed = await world.kill_worker()
-        async with report.waiting(_SILENCE):
-            replaced = await world.start_worker()
-            frames = await reading
+            hold.close()
+            async with report.waiting(_SILENCE):
+                replaced = await world.start_worker()
+                frames = await reading
     return (killed, replaced), frames
 
 
