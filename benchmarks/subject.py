@@ -21,7 +21,8 @@ from outlast import processes
 from outlast.ports import open_ports
 from outlast.protocol import json
 from outlast.protocol.json import JsonObject
-from outlast.settings import Settings, TemporalSettings, UpstreamSettings
+from outlast.sections import TemporalSettings, UpstreamSettings
+from outlast.settings import Settings
 from outlast.temporal import workflow_runner
 
 _QUEUE = "bare"

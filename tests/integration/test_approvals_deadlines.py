@@ -9,7 +9,7 @@ import pytest
 from openai import BadRequestError
 
 from outlast.devserver import DevServer
-from outlast.settings import ApprovalSettings
+from outlast.sections import ApprovalSettings
 from tests.support.desk import REFUND, Case, World, answered, asks, desk_world, kinds, until, user, verdict
 from tests.support.scripted_model import say
 from tests.support.stack import settings

@@ -19,7 +19,8 @@ from outlast.contracts import Timeouts
 from outlast.demo.model import model_app
 from outlast.demo.serving import running
 from outlast.ports import Ports, open_ports
-from outlast.settings import Settings, TemporalSettings, UpstreamSettings
+from outlast.sections import TemporalSettings, UpstreamSettings
+from outlast.settings import Settings
 
 
 def settings(

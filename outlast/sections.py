@@ -1,0 +1,158 @@
+"""The sections of `outlast.toml`, each as a frozen type. Where the values come from is `settings.py`'s business.
+
+Secrets are named here (`api_key_env`, `headers_env`), never held: the environment variable is read when a client is
+built.
+"""
+
+import os
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from outlast.protocol.errors import ConfigurationError
+
+Dialect = Literal["chat", "responses"]
+
+
+def _http_url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{value!r} is not an http:// or https:// URL")
+    return value.rstrip("/")
+
+
+HttpUrl = Annotated[str, AfterValidator(_http_url)]
+
+
+def _read_secret(variable: str, asked_by: str) -> str:
+    value = os.environ.get(variable)
+    if not value:
+        raise ConfigurationError(f"{asked_by} names the environment variable {variable}, which is not set")
+    return value
+
+
+class _Section(BaseModel):
+    """Base of all sections: frozen, and a key we do not know is an error, not a silent default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class UpstreamSettings(_Section):
+    """`[upstreams.NAME]`: a model server. Without `dialect`: `responses` for api.openai.com, `chat` elsewhere."""
+
+    base_url: HttpUrl
+    dialect: Dialect | None = None
+    # Name of the environment variable that holds the key; none: requests carry no Authorization header.
+    api_key_env: str | None = None
+
+    @property
+    def spoken_dialect(self) -> Dialect:
+        """The dialect in force."""
+        if self.dialect is not None:
+            return self.dialect
+        return "responses" if urlsplit(self.base_url).hostname == "api.openai.com" else "chat"
+
+    def api_key(self) -> str | None:
+        """The key, read now. Raises: ConfigurationError when the named variable is not set."""
+        return None if self.api_key_env is None else _read_secret(self.api_key_env, "api_key_env")
+
+
+class ModelSettings(_Section):
+    """`[models."NAME"]`: the model name clients use, the upstream that serves it and the name it has there."""
+
+    upstream: str
+    # The upstream's name of it; none: the same as ours.
+    name: str | None = None
+
+
+class McpServerSettings(_Section):
+    """`[mcp.servers.NAME]`: an MCP server the operator provides.
+
+    `builtin_type` with `builtin_tool_name` binds a hosted tool type to one tool of it. They are parsed and checked;
+    nothing uses them yet. `internal` hides list, calls and approvals from the public response.
+    """
+
+    url: HttpUrl
+    # Header name -> name of the environment variable that holds its value.
+    headers_env: dict[str, str] = Field(default_factory=dict)
+    builtin_type: Literal["web_search", "file_search", "code_interpreter", "image_generation"] | None = None
+    builtin_tool_name: str | None = None
+    internal: bool = False
+
+    @model_validator(mode="after")
+    def _bound_together(self) -> Self:
+        if (self.builtin_type is None) != (self.builtin_tool_name is None):
+            raise ValueError("builtin_type and builtin_tool_name are given together or not at all")
+        return self
+
+    def headers(self) -> dict[str, str]:
+        """The headers, read now. Raises: ConfigurationError when a named variable is not set."""
+        return {name: _read_secret(variable, f"headers_env.{name}") for name, variable in self.headers_env.items()}
+
+
+class McpSettings(_Section):
+    """`[mcp]`: servers by name."""
+
+    servers: dict[str, McpServerSettings] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _one_server_per_type(self) -> Self:
+        owners: dict[str, str] = {}
+        for name, server in self.servers.items():
+            if server.builtin_type is not None and owners.setdefault(server.builtin_type, name) != name:
+                raise ValueError(f"{owners[server.builtin_type]} and {name} are both bound to {server.builtin_type}")
+        return self
+
+
+class TemporalSettings(_Section):
+    """`[temporal]`: where runs execute. Without `address`, `outlast dev` starts a server of its own."""
+
+    address: str | None = None
+    namespace: str = "default"
+    task_queue: str = "outlast"
+
+
+class StoreSettings(_Section):
+    """`[store]`: SQLAlchemy URL of the record; none: a SQLite file in the data folder."""
+
+    url: str | None = None
+
+
+class ApprovalSettings(_Section):
+    """`[approvals]`: who waits for a human.
+
+    `respond`: the response completes with the asks and the client continues; `wait`: it stays open until a decision.
+    `deadline_seconds` after an ask, `on_deadline` says what happens: nothing, the call is denied, or the run fails.
+    """
+
+    mode: Literal["respond", "wait"] = "respond"
+    deadline_seconds: Annotated[float, Field(gt=0)] | None = None
+    on_deadline: Literal["none", "deny", "fail"] = "none"
+
+    @model_validator(mode="after")
+    def _deadline_is_given(self) -> Self:
+        if self.on_deadline != "none" and self.deadline_seconds is None:
+            raise ValueError(f"on_deadline = {self.on_deadline!r} needs deadline_seconds")
+        return self
+
+
+class LimitSettings(_Section):
+    """`[limits]`: what one request may ask for and how long its parts may take. Bytes, counts and seconds."""
+
+    max_body_bytes: Annotated[int, Field(ge=1)] = 32 * 1024 * 1024
+    max_items: Annotated[int, Field(ge=1)] = 10_000
+    max_tools: Annotated[int, Field(ge=1)] = 128
+    # Gateway calls over the whole response; a caller's larger `max_tool_calls` is refused.
+    max_tool_calls: Annotated[int, Field(ge=1)] = 128
+    max_rounds: Annotated[int, Field(ge=1)] = 64
+    # Gateway calls of one round that run at the same time.
+    parallel_tool_calls: Annotated[int, Field(ge=1)] = 8
+    tool_timeout_seconds: Annotated[float, Field(gt=0)] = 60
+    max_tool_output_bytes: Annotated[int, Field(ge=1)] = 1024 * 1024
+    # One model round: to its first event, between two events, and as a whole (the activity has a minute more).
+    first_token_seconds: Annotated[float, Field(gt=0)] = 120
+    idle_seconds: Annotated[float, Field(gt=0)] = 120
+    round_seconds: Annotated[float, Field(gt=0, le=14 * 60)] = 14 * 60
+    # How long a parked run keeps its workflow; the asks stay decidable after that.
+    park_seconds: Annotated[float, Field(gt=0)] = 24 * 3600
