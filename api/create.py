@@ -29,19 +29,26 @@ from outlast.store.base import Created, Ending, NewResponse, ResponseRecord
 _log = logging.getLogger(__name__)
 
 
-async def create(raw: bytes, caller: Principal, ports: Services, alive: Liveness) -> Turn:
-    """Check, write, and say how to launch. Raises: any InvalidRequest, NotFound, Forbidden, Unavailable."""
+async def create(
+    raw: bytes, caller: Principal, ports: Services, alive: Liveness, *, carried: Sequence[JsonObject] | None = None
+) -> Turn:
+    """Check, write, and say how to launch. Raises: any InvalidRequest, NotFound, Forbidden, Unavailable.
+
+    carried: the history behind `previous_response_id` when only the caller's connection holds it (WebSocket mode).
+    """
     caller.require("caller")
     request = requests.parse_create(raw, ports.limits)
+    if carried is not None:
+        request = requests.stitched(request, carried, ports.limits)
     ports.catalog.resolve(request.model)
-    previous = await history.previous(request, caller, ports.store)
+    previous = await history.previous(request, caller, ports.store) if carried is None else None
     chain = await ports.store.chain(caller.tenant, previous.id) if previous is not None else ()
     request = await history.with_references(request, chain, caller, ports.store)
     plan = await continuation.plan(request, previous, caller, ports.store, ports.clock())
     await history.check(request, chain, caller, ports.store, ports.catalog.capabilities(request.model))
     if not request.background:
         await alive.require()
-    new, state = _new_response(request, plan, caller, ports)
+    new, state = _new_response(request, previous, plan, caller, ports)
     try:
         created = await ports.store.create(new)
     except InvalidRequest as error:
@@ -59,7 +66,7 @@ async def create(raw: bytes, caller: Principal, ports: Services, alive: Liveness
 
 
 def _new_response(
-    request: CreateResponse, plan: Plan, caller: Principal, ports: Services
+    request: CreateResponse, previous: ResponseRecord | None, plan: Plan, caller: Principal, ports: Services
 ) -> tuple[NewResponse, RunState]:
     now = ports.clock()
     response_id = ids.mint(ids.Prefix.RESPONSE)
@@ -79,7 +86,7 @@ def _new_response(
         background=background,
         store=request.stored,
         mode=state.mode.value,
-        previous_response_id=request.previous_response_id,
+        previous_response_id=previous.id if previous is not None else None,
         credentials=credentials,
         owner=caller.key_id,
     )

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from fastapi import Depends, Request
+from fastapi import Depends
+from starlette.requests import HTTPConnection
 
 from api.liveness import Liveness
 from api.services import Services
@@ -33,20 +34,20 @@ class Principal:
 LOCAL = Principal(tenant="default", key_id="local", roles=frozenset({"caller", "approver", "admin"}))
 
 
-async def principal(request: Request) -> Principal:
+async def principal(connection: HTTPConnection) -> Principal:
     """Who asks: the one local principal until there are API keys. Tests override this dependency."""
     return LOCAL
 
 
-async def services(request: Request) -> Services:
+async def services(connection: HTTPConnection) -> Services:
     """The ports of this process."""
-    found: Services = request.app.state.services
+    found: Services = connection.app.state.services
     return found
 
 
-async def liveness(request: Request) -> Liveness:
+async def liveness(connection: HTTPConnection) -> Liveness:
     """Whether workers are alive, cached for all requests of this process."""
-    found: Liveness = request.app.state.liveness
+    found: Liveness = connection.app.state.liveness
     return found
 
 

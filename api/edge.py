@@ -1,4 +1,4 @@
-"""The outermost layer, plain ASGI: a request id on every answer, a last resort for bugs, no WebSocket.
+"""The outermost layer, plain ASGI: a request id on every answer, a last resort for bugs, WebSockets on one path only.
 
 `BaseHTTPMiddleware` would put a task and a queue between each streamed frame and the socket; this wraps one function.
 """
@@ -9,18 +9,13 @@ import secrets
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import errors
-from outlast.protocol.errors import ErrorBody
+from outlast.protocol.errors import NotFound
 
 REQUEST_ID_HEADER = b"x-request-id"
 
 _log = logging.getLogger(__name__)
 
-_UPGRADE = ErrorBody(
-    message="WebSocket is not supported here: use HTTP, with stream=true for events.",
-    type="invalid_request_error",
-    param=None,
-    code="websocket_not_supported",
-)
+_WEBSOCKET_PATH = "/v1/responses"
 
 
 class Edge:
@@ -36,9 +31,7 @@ class Edge:
         request_id = f"req_{secrets.token_hex(16)}"
         answering = _Answering(send, request_id)
         if scope["type"] == "websocket":
-            await _refuse_websocket(scope, receive, answering)
-        elif _wants_upgrade(scope):
-            await errors.envelope(426, _UPGRADE, {"upgrade": "http/1.1"})(scope, receive, answering)
+            await (self._app if scope["path"] == _WEBSOCKET_PATH else _refuse_websocket)(scope, receive, answering)
         else:
             await self._serve(scope, receive, answering)
 
@@ -62,22 +55,17 @@ class _Answering:
         self.started = False
 
     async def __call__(self, message: Message) -> None:
-        if message["type"].endswith("response.start"):
+        if message["type"].endswith(("response.start", "websocket.accept")):
             self.started = True
             message["headers"] = [*message.get("headers", ()), (REQUEST_ID_HEADER, self.request_id.encode())]
         await self._send(message)
 
 
-def _wants_upgrade(scope: Scope) -> bool:
-    return any(name == b"upgrade" and value.lower() == b"websocket" for name, value in scope["headers"])
-
-
 async def _refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer the handshake over HTTP, as any other unknown URL."""
     await receive()
-    if "websocket.http.response" not in scope.get("extensions", {}):
-        await send({"type": "websocket.close", "code": 1008, "reason": _UPGRADE.message})
-        return
-    denial = errors.envelope(426, _UPGRADE, {"upgrade": "http/1.1"})
+    error = NotFound(f"There is no WebSocket at {scope['path']}: use {_WEBSOCKET_PATH}.", code="unknown_url")
+    denial = errors.answer(error)
     headers = [*denial.raw_headers]
     await send({"type": "websocket.http.response.start", "status": denial.status_code, "headers": headers})
     await send({"type": "websocket.http.response.body", "body": denial.body})

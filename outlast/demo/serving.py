@@ -9,6 +9,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 _GRACE_SECONDS = 1
+# Above any configured `limits.max_body_bytes` worth having: the application's own limit answers with its name.
+_MAX_MESSAGE = 256 * 1024 * 1024
 
 
 class _Embedded(uvicorn.Server):
@@ -41,7 +43,14 @@ async def running(app: ASGIApp, listener: socket.socket | None = None) -> AsyncI
     if listener is None:
         listener = listen("127.0.0.1", 0)
     # Logging is the host's business: uvicorn's own configuration would replace handlers of the whole process.
-    config = uvicorn.Config(app, log_config=None, access_log=False, ws="none", timeout_graceful_shutdown=_GRACE_SECONDS)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        ws="websockets-sansio",
+        ws_max_size=_MAX_MESSAGE,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
     server = _Embedded(config)
     task = asyncio.create_task(server.serve(sockets=[listener]), name="embedded-server")
     listening = asyncio.create_task(server.listening.wait())

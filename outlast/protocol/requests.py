@@ -7,7 +7,7 @@ Two JSON forms leave here: `echo`, what the record keeps (as given, secrets remo
 the client did *not* give), and `canonical_inputs`, the stored input. `responses.build_response` fills in the defaults.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -283,6 +283,12 @@ def _check_together(request: CreateResponse, limits: RequestLimits) -> None:
 def _check_cap(param: str, value: int | None, cap: int, setting: str) -> None:
     if value is not None and value > cap:
         raise InvalidRequest(f"'{param}' is {value}: this server allows at most {cap} ({setting}).", param=param)
+
+
+def stitched(request: CreateResponse, carried: Sequence[JsonObject], limits: RequestLimits) -> CreateResponse:
+    """A request whose history is held by its connection, as one that brings it along. Raises: InvalidRequest."""
+    history = inputs.parse_input(list(carried), max_items=limits.max_items - len(request.input))
+    return request.model_copy(update={"input": (*history, *request.input)})
 
 
 def echo(request: CreateResponse) -> JsonObject:

@@ -69,7 +69,8 @@ def build_response(
         "incomplete_details": facts.incomplete_details,
         "model": facts.model,
         "output": list(output),
-        "previous_response_id": facts.previous_response_id,
+        # As given where the row has no parent: a connection held the history (WebSocket mode).
+        "previous_response_id": facts.previous_response_id or given.get("previous_response_id"),
         **{key: given.get(key) for key in _NULLABLE},
         **{key: given.get(key, default) for key, default in _NEVER_NULL.items()},
         "tools": given.get("tools", []),

@@ -170,15 +170,3 @@ async def test_endpoints_of_later_versions_answer_with_the_envelope(world: World
     answer = await world.http.post(path, json={"model": "demo", "input": "hi"})
     assert answer.status_code in (404, 405)
     assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
-
-
-async def test_a_websocket_is_told_to_speak_http(world: World) -> None:
-    """426 with the envelope."""
-    upgrade = {
-        "connection": "upgrade",
-        "upgrade": "websocket",
-        "sec-websocket-key": "eA==",
-        "sec-websocket-version": "13",
-    }
-    answer = await world.http.get("/v1/responses", headers=upgrade)
-    assert (answer.status_code, answer.json()["error"]["code"]) == (426, "websocket_not_supported")

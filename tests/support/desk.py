@@ -10,9 +10,10 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from openai import AsyncOpenAI, AsyncStream
 from openai.types.responses import Response
+from starlette.requests import HTTPConnection
 from temporalio.api.enums.v1 import EventType
 
 from api.app import create_app
@@ -176,9 +177,9 @@ async def desk_world(given: Settings, patch: pytest.MonkeyPatch) -> AsyncIterato
         yield World(server, models, desk, http)
 
 
-async def by_header(request: Request) -> Principal:
+async def by_header(connection: HTTPConnection) -> Principal:
     """The principal a test asks for; by default the local one."""
-    named: Mapping[str, str] = request.headers
+    named: Mapping[str, str] = connection.headers
     roles = named.get("x-roles", "caller,approver,admin").split(",")
     return Principal(
         tenant=named.get("x-tenant", "default"),

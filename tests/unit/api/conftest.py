@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import httpx
 import pytest
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from openai import AsyncOpenAI
+from starlette.requests import HTTPConnection
 
 from api.app import ApprovalDefaults, Services, create_app
 from api.deps import Principal, principal
@@ -44,9 +45,9 @@ class World:
     url: str
 
 
-async def by_header(request: Request) -> Principal:
+async def by_header(connection: HTTPConnection) -> Principal:
     """The principal a test asks for: `x-tenant`, `x-key`, `x-roles`."""
-    named = request.headers
+    named = connection.headers
     roles = named.get("x-roles", "caller,approver").split(",")
     return Principal(
         tenant=named.get("x-tenant", "default"),

@@ -136,12 +136,15 @@ async def test_a_reader_that_fails_drops_the_connection(world: World, monkeypatc
         await world.http.get(f"/v1/responses/{created.id}?stream=true")
 
 
-async def test_a_websocket_is_refused_with_426(world: World) -> None:
-    """Codex goes on over HTTP then."""
+async def test_a_websocket_elsewhere_is_answered_as_an_unknown_url(world: World) -> None:
+    """404 with the envelope and a request id, naming the path that has one."""
     with pytest.raises(InvalidStatus) as refused:
-        await connect(f"{world.url.replace('http', 'ws')}/v1/responses").__aenter__()
-    assert refused.value.response.status_code == 426
-    assert json.loads(refused.value.response.body)["error"]["code"] == "websocket_not_supported"
+        await connect(f"{world.url.replace('http', 'ws')}/v1/models").__aenter__()
+    answer = refused.value.response
+    assert (answer.status_code, "x-request-id" in answer.headers) == (404, True)
+    error = json.loads(answer.body)["error"]
+    assert error["code"] == "unknown_url"
+    assert "/v1/responses" in error["message"]
 
 
 async def test_models_are_the_catalogs_names(world: World) -> None:
