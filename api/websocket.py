@@ -114,7 +114,7 @@ class Connection:
             lane = self._lanes[wanted.lane] = _Lane(wanted.lane)
             lane.task = asyncio.create_task(self._work(lane))
         if lane.asked.qsize() >= _MAX_WAITING:
-            raise InvalidRequest(f"At most {_MAX_WAITING} requests may wait for the one that runs.", code="lane_full")
+            raise InvalidRequest(f"At most {_MAX_WAITING} requests may wait for the one that runs.")
         lane.asked.put_nowait(wanted)
 
     async def _work(self, lane: _Lane) -> None:

@@ -140,19 +140,22 @@ class ApprovalSettings(_Section):
 class LimitSettings(_Section):
     """`[limits]`: what one request may ask for and how long its parts may take. Bytes, counts and seconds."""
 
-    max_body_bytes: Annotated[int, Field(ge=1)] = 32 * 1024 * 1024
-    max_items: Annotated[int, Field(ge=1)] = 10_000
-    max_tools: Annotated[int, Field(ge=1)] = 128
-    # Gateway calls over the whole response; a caller's larger `max_tool_calls` is refused.
-    max_tool_calls: Annotated[int, Field(ge=1)] = 128
-    max_rounds: Annotated[int, Field(ge=1)] = 64
-    # Gateway calls of one round that run at the same time.
-    parallel_tool_calls: Annotated[int, Field(ge=1)] = 8
-    tool_timeout_seconds: Annotated[float, Field(gt=0)] = 60
-    max_tool_output_bytes: Annotated[int, Field(ge=1)] = 1024 * 1024
-    # One model round: to its first event, between two events, and as a whole (the activity has a minute more).
-    first_token_seconds: Annotated[float, Field(gt=0)] = 120
-    idle_seconds: Annotated[float, Field(gt=0)] = 120
-    round_seconds: Annotated[float, Field(gt=0, le=14 * 60)] = 14 * 60
-    # How long a parked run keeps its workflow; the asks stay decidable after that.
-    park_seconds: Annotated[float, Field(gt=0)] = 24 * 3600
+    max_body_bytes: int = Field(32 * 1024 * 1024, ge=1, description="Bytes of a request body: 413.")
+    max_items: int = Field(10_000, ge=1, description="Items of `input`: 400.")
+    max_tools: int = Field(128, ge=1, description="Entries of `tools`: 400.")
+    max_tool_calls: int = Field(
+        128, ge=1, description="Gateway calls over the whole response; a caller's larger `max_tool_calls` is 400."
+    )
+    max_rounds: int = Field(64, ge=1, description="Model rounds of a response; a larger `budget.max_rounds` is 400.")
+    parallel_tool_calls: int = Field(8, ge=1, description="Gateway calls of one round that run at the same time.")
+    tool_timeout_seconds: float = Field(60, gt=0, description="One tool call; over it the call fails, the run goes on.")
+    max_tool_output_bytes: int = Field(
+        1024 * 1024, ge=1, description="Text of a tool's answer; over it the call fails, the run goes on."
+    )
+    first_token_seconds: float = Field(120, gt=0, description="A model round up to its first event.")
+    idle_seconds: float = Field(120, gt=0, description="Between two events of a model round.")
+    # The activity has a minute more.
+    round_seconds: float = Field(14 * 60, gt=0, le=14 * 60, description="A model round as a whole.")
+    park_seconds: float = Field(
+        24 * 3600, gt=0, description="How long a parked run keeps its workflow; its asks stay decidable."
+    )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from outlast.protocol import errors, responses
 from outlast.protocol.errors import OutlastError
+from outlast.sections import LimitSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ("outlast", "api", "activities")
@@ -59,6 +60,15 @@ ENDINGS = """
 `response.error.code` is from a closed set. Most failures end as `server_error`; an upstream's own code is kept when it
 is one of these.
 
+"""
+
+LIMITS = """
+## Limits
+
+`[limits]` of `outlast.toml`, each also as `OUTLAST_LIMITS__NAME`. A refusal names the limit.
+
+| Limit | Default | Of what |
+|---|---|---|
 """
 
 INTERNAL = """
@@ -121,8 +131,11 @@ def page() -> str:
     shown = "".join(class_row(kind) for kind in kinds if kind not in NEVER_ANSWERED)
     codes = "".join(f"| `{code}` | {kind} | `{file}` |\n" for code, kind, file in raised_codes())
     closed = ", ".join(f"`{code}`" for code in sorted(responses.ERROR_CODES)) + "\n"
+    limits = "".join(
+        f"| `{name}` | {field.default} | {field.description} |\n" for name, field in LimitSettings.model_fields.items()
+    )
     internal = "".join(f"| {kind.__name__} | {meaning(kind)} |\n" for kind in NEVER_ANSWERED)
-    return HEAD + CLASSES + shown + CODES + codes + ENDINGS + closed + INTERNAL + internal
+    return HEAD + CLASSES + shown + CODES + codes + ENDINGS + closed + LIMITS + limits + INTERNAL + internal
 
 
 if __name__ == "__main__":

@@ -35,7 +35,9 @@ def parse_input(raw: object, *, max_items: int) -> tuple[Item, ...]:
             return (_parse({"type": "message", "role": "user", "content": raw}, "input", content="input"),)
         case list():
             if len(raw) > max_items:
-                raise InvalidRequest(f"'input' has {len(raw)} items: at most {max_items} are allowed.", param="input")
+                raise InvalidRequest(
+                    f"'input' has {len(raw)} items: at most {max_items} are allowed (limits.max_items).", param="input"
+                )
             return tuple(_parse(item, f"input[{index}]") for index, item in enumerate(raw))
         case _:
             raise invalid.wrong_type("input", "a string or an array of items", raw)
