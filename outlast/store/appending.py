@@ -4,7 +4,7 @@ The response's row is taken first. That orders all writers of a response, gives 
 fence check after it read what was committed before. Whatever raises is rolled back whole by the runner.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
@@ -23,6 +23,8 @@ from outlast.store.scripting import Batch, Emit, Query, Row, Rows, Script, State
 from outlast.store.stamping import Stamped, announced, stamp
 from outlast.store.tables import approvals, bindings, events, items, responses, runs, steps, tool_calls
 from outlast.store.upserts import upsert
+
+NO_PRIVATE: Mapping[str, JsonObject] = {}
 
 _r = responses.c
 OPEN = _r.status.in_([lit("queued"), lit("in_progress")])
@@ -77,6 +79,7 @@ _ITEM_NAMES = (
     "hidden",
     "round",
     "step",
+    "private",
 )
 INSERT_ITEM = Query(sa.insert(items).values({name: sa.bindparam(name) for name in _ITEM_NAMES}).inline())
 _CLOSE_ITEM = Query(
@@ -87,7 +90,7 @@ _CLOSE_ITEM = Query(
         items.c.item_id == sa.bindparam("item"),
         items.c.side == lit("output"),
     )
-    .values(data=sa.bindparam("final"), done=lit(1))
+    .values(data=sa.bindparam("final"), done=lit(1), private=sa.bindparam("private_part", type_=sa.LargeBinary))
 )
 INSERT_EVENT = Query(
     sa.insert(events)
@@ -95,7 +98,7 @@ INSERT_EVENT = Query(
     .inline()
 )
 _PUBLIC_OUTPUT = (
-    sa.select(items.c.data)
+    sa.select(items.c.data, items.c.private)
     .where(
         items.c.tenant == sa.bindparam("tenant"),
         items.c.response_id == sa.bindparam("id"),
@@ -206,7 +209,7 @@ def _write(handle: StepHandle, row: Row, new: Sequence[WireEvent], commit: Commi
     opened = announced(new)
     ordinal = row[2] - opened - len(commit.hidden)
     stamped = stamp(new, number=row[0] - numbers, index=row[1] - opened, ordinal=ordinal, indexes=handle.indexes)
-    yield from write_stamped(handle.record, stamped, step=handle.step, round=handle.round)
+    yield from write_stamped(handle.record, stamped, step=handle.step, round=handle.round, private=commit.private)
     if commit.hidden:
         yield Batch(
             INSERT_ITEM,
@@ -219,8 +222,15 @@ def _write(handle: StepHandle, row: Row, new: Sequence[WireEvent], commit: Commi
     return stamped
 
 
-def write_stamped(record: ResponseRecord, stamped: Stamped, *, step: str, round: int) -> Script[None]:
-    """Store stamped events and the items they open and close, and show them after the commit."""
+def write_stamped(
+    record: ResponseRecord,
+    stamped: Stamped,
+    *,
+    step: str,
+    round: int,
+    private: Mapping[str, JsonObject] = NO_PRIVATE,
+) -> Script[None]:
+    """Store stamped events and the items they open and close, and show them after the commit. `private`: by item."""
     key = {"tenant": record.tenant, "response_id": record.id}
     if stamped.opened:
         yield Batch(
@@ -237,6 +247,7 @@ def write_stamped(record: ResponseRecord, stamped: Stamped, *, step: str, round:
                     "hidden": 0,
                     "round": round,
                     "step": step,
+                    "private": records.packed(private.get(item_id)),
                 }
                 for item_id, opened in stamped.opened.items()
             ],
@@ -245,7 +256,13 @@ def write_stamped(record: ResponseRecord, stamped: Stamped, *, step: str, round:
         yield Batch(
             _CLOSE_ITEM,
             [
-                {"tenant": record.tenant, "response": record.id, "item": item_id, "final": json.dumps(item)}
+                {
+                    "tenant": record.tenant,
+                    "response": record.id,
+                    "item": item_id,
+                    "final": json.dumps(item),
+                    "private_part": records.packed(private.get(item_id)),
+                }
                 for item_id, item in stamped.closed.items()
             ],
         )
@@ -273,6 +290,7 @@ def hidden_item(
         "hidden": 1,
         "round": round,
         "step": step,
+        "private": None,
     }
 
 

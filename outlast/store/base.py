@@ -43,6 +43,9 @@ class ResponseRecord:
     # server label -> secret id of the sealed headers the request brought; who owns them ("credentials' owner").
     credentials: Mapping[str, str] = field(default_factory=dict)
     owner: str = "local"
+    # The conversation this is a turn of; items before position `conversation_end` of it are its history.
+    conversation_id: str | None = None
+    conversation_end: int | None = None
 
     @property
     def ended(self) -> bool:
@@ -66,6 +69,7 @@ class ResponseRecord:
             previous_response_id=self.previous_response_id,
             background=self.background,
             store=self.store,
+            conversation_id=self.conversation_id,
         )
 
 
@@ -81,6 +85,34 @@ class StoredItem:
     done: bool = True
     hidden: bool = False
     round: int = 0
+    # What belongs to the item and is in no public copy of it: `encrypted_content` of an OpenAI server's reasoning the
+    # client did not ask for; `images` a tool returned, as [{"hash", "mime_type"}].
+    private: JsonObject | None = None
+
+    @property
+    def whole(self) -> JsonObject:
+        """The item as its model server gave it: it wants its sealed reasoning back."""
+        return whole(self.item, self.private)
+
+    @property
+    def images(self) -> Sequence[tuple[str, str]]:
+        """(hash, mime type) of the images a tool returned with it; the bytes are blobs."""
+        return [(image["hash"], image["mime_type"]) for image in (self.private or {}).get("images", ())]
+
+
+def whole(item: JsonObject, private: JsonObject | None) -> JsonObject:
+    """An item with its sealed reasoning."""
+    sealed = (private or {}).get("encrypted_content")
+    return item if sealed is None else {**item, "encrypted_content": sealed}
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """Bytes kept under the SHA-256 (hex) of them."""
+
+    hash: str
+    mime_type: str
+    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +194,8 @@ class NewResponse:
     inputs: Sequence[JsonObject]
     events: Sequence[WireEvent]
     hidden_inputs: Sequence[JsonObject] = ()
+    # Ids of inputs that may be copies of items of ours: what those have in private comes with them.
+    recalled: Sequence[str] = ()
     calls: Sequence[CallRow] = ()
     decisions: Sequence["DecisionRequest"] = ()
     takes: Sequence[str] = ()
@@ -263,6 +297,8 @@ class Commit:
     approvals: Sequence[Approval] = ()
     # For the model only; kept in the chain (denied calls of wait mode).
     hidden: Sequence[JsonObject] = ()
+    # Item id -> what it has beside its public JSON, of items this commit finishes.
+    private: Mapping[str, JsonObject] = field(default_factory=dict)
     # (id, bindings as JSON)
     bindings: tuple[str, JsonObject] | None = None
     # Calls (round, ordinal) whose started marker / whose end this commit records.

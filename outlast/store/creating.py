@@ -13,6 +13,7 @@ from outlast.protocol.json import JsonObject
 from outlast.store import asking, records
 from outlast.store.appending import INSERT_ITEM, hidden_item, write_calls, write_stamped
 from outlast.store.base import Created, NewResponse, ResponseRecord
+from outlast.store.private import recall, refer
 from outlast.store.scripting import Batch, Params, Query, Script, Statement, lit
 from outlast.store.sealed import Sealed
 from outlast.store.stamping import announced, stamp
@@ -110,7 +111,11 @@ def _write_rows(
     row = records.response_params(record, touched_at=now, sealed=sealed, claimed_from=claimed_from)
     yield Statement(_INSERT_RESPONSE, row)
     yield Statement(_INSERT_REQUEST, records.request_params(record))
-    rows = [_input_row(record, item, ordinal) for ordinal, item in enumerate(new.inputs)]
+    private = yield from recall(record.tenant, new.recalled)
+    yield from refer(record.tenant, record.id, list(private.values()))
+    rows = [
+        _input_row(record, item, ordinal, private.get(str(item.get("id")))) for ordinal, item in enumerate(new.inputs)
+    ]
     for ordinal, item in enumerate(new.hidden_inputs, start=len(rows)):
         rows.append(hidden_item(record, item, ordinal, "input", "", 0))
     if rows:
@@ -120,7 +125,7 @@ def _write_rows(
     return record
 
 
-def _input_row(record: ResponseRecord, item: JsonObject, ordinal: int) -> dict[str, object]:
+def _input_row(record: ResponseRecord, item: JsonObject, ordinal: int, private: JsonObject | None) -> dict[str, object]:
     return {
         "tenant": record.tenant,
         "response_id": record.id,
@@ -134,6 +139,7 @@ def _input_row(record: ResponseRecord, item: JsonObject, ordinal: int) -> dict[s
         "hidden": 0,
         "round": 0,
         "step": "",
+        "private": records.packed(private),
     }
 
 

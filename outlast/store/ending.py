@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import sqlalchemy as sa
 
-from outlast.store import asking, records
+from outlast.store import asking, private, records
 from outlast.store.appending import MARK_ENDED, move_run, number_closing, write_stamped, write_terminal
 from outlast.store.base import Ending, ResponseRecord
 from outlast.store.reading import read_closing, read_open_items
@@ -161,6 +161,7 @@ def _purge(tenant: str, response_id: str) -> Script[None]:
     yield Statement(_FORGET_ASKS, key)
     for query in _DELETES:
         yield Statement(query, key)
+    yield from private.forget(tenant, response_id)
     yield Emit(tenant, response_id, gone=True)
     yield Scrub()
 

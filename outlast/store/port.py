@@ -19,6 +19,7 @@ from outlast.protocol.json import JsonObject
 from outlast.store.base import (
     Approval,
     Begun,
+    Blob,
     Commit,
     Committed,
     Created,
@@ -46,11 +47,11 @@ class Store(Protocol):
         """The row; None when unknown, foreign or deleted."""
         ...
 
-    async def output(self, tenant: str, response_id: str) -> Sequence[JsonObject]:
-        """Public output items that are done, in index order."""
+    async def output(self, tenant: str, response_id: str, *, sealed: bool = False) -> Sequence[JsonObject]:
+        """Public output items that are done, in index order. `sealed`: with the encrypted content of reasoning."""
         ...
 
-    async def input_items(self, tenant: str, response_id: str) -> Sequence[JsonObject]:
+    async def input_items(self, tenant: str, response_id: str, *, sealed: bool = False) -> Sequence[JsonObject]:
         """Items of `GET /input_items`: inputs of the whole chain and outputs of its ancestors, oldest first."""
         ...
 
@@ -60,6 +61,15 @@ class Store(Protocol):
 
     async def find_items(self, tenant: str, item_ids: Sequence[str]) -> Mapping[str, JsonObject]:
         """Items by id over all stored responses of the tenant, newest copy; unknown ids are missing."""
+        ...
+
+    async def keep_blobs(self, tenant: str, response_id: str, blobs: Sequence[Blob]) -> None:
+        """Keep bytes for as long as this response, or a later one that names them, is kept; before the step that names
+        them is committed. Raises: ResponseEnded when the response is gone."""
+        ...
+
+    async def blobs(self, tenant: str, hashes: Sequence[str]) -> Mapping[str, Blob]:
+        """Blobs by hash; purged and foreign ones are missing."""
         ...
 
     async def bindings(self, tenant: str, bindings_id: str) -> JsonObject:

@@ -13,7 +13,17 @@ from outlast.protocol.events import WireEvent
 from outlast.protocol.json import JsonObject
 from outlast.store import records
 from outlast.store.appending import READ_OUTPUT
-from outlast.store.base import Approval, Begun, CallRow, Committed, Gone, ResponseRecord, StepHandle, StoredItem
+from outlast.store.base import (
+    Approval,
+    Begun,
+    CallRow,
+    Committed,
+    Gone,
+    ResponseRecord,
+    StepHandle,
+    StoredItem,
+    whole,
+)
 from outlast.store.scripting import Frame, Query, Row, Script, Statement, lit
 from outlast.store.sealed import Sealed
 from outlast.store.tables import approvals, bindings, events, items, responses, runs, secrets, steps, tool_calls
@@ -36,7 +46,7 @@ def _chain_query() -> sa.Select[*tuple[Any, ...]]:
     )
     line = line.union_all(parent)
     joined = line.outerjoin(items, sa.and_(_i.tenant == _tenant, _i.response_id == line.c.id))
-    columns = (_i.side, _i.ordinal, _i.data, _i.output_index, _i.done, _i.hidden, _i.round)
+    columns = (_i.side, _i.ordinal, _i.data, _i.output_index, _i.done, _i.hidden, _i.round, _i.private)
     return (
         sa.select(line.c.id, *columns, line.c.previous_response_id, _i.item_id)
         .select_from(joined)
@@ -134,10 +144,10 @@ def get(tenant: str, response_id: str) -> Script[ResponseRecord | None]:
     return records.record(rows[0]) if rows else None
 
 
-def output(tenant: str, response_id: str) -> Script[list[JsonObject]]:
+def output(tenant: str, response_id: str, *, sealed: bool) -> Script[list[JsonObject]]:
     """See `Store.output`."""
     rows = yield Statement(READ_OUTPUT, {"tenant": tenant, "id": response_id})
-    return [json.loads(row[0]) for row in rows]
+    return [whole(json.loads(row[0]), records.opened(row[1]) if sealed else None) for row in rows]
 
 
 def begin(
@@ -207,24 +217,24 @@ def read_chain(tenant: str, response_id: str) -> Script[list[StoredItem]]:
     """See `Store.chain`."""
     rows = yield Statement(_CHAIN, {"tenant": tenant, "id": response_id})
     _check_line(rows[0] if rows else None, response_id)
-    return [records.stored_item(row[:8]) for row in rows if row[1] is not None]
+    return [records.stored_item(row[:9]) for row in rows if row[1] is not None]
 
 
 def _check_line(oldest: Row | None, response_id: str) -> None:
     """The line must reach a response without parent, else a part of the history is missing."""
-    missing = response_id if oldest is None else oldest[8]
+    missing = response_id if oldest is None else oldest[9]
     if missing is not None:
         raise PreviousResponseNotFound(
             f"Previous response with id '{missing}' not found.", param="previous_response_id"
         )
 
 
-def input_items(tenant: str, response_id: str) -> Script[list[JsonObject]]:
+def input_items(tenant: str, response_id: str, *, sealed: bool) -> Script[list[JsonObject]]:
     """See `Store.input_items`."""
     rows = yield Statement(_CHAIN, {"tenant": tenant, "id": response_id})
     _check_line(rows[0] if rows else None, response_id)
     return [
-        records.with_id(row[9], row[3])
+        whole(records.with_id(row[10], row[3]), records.opened(row[8]) if sealed else None)
         for row in rows
         if row[1] is not None and row[5] and not row[6] and (row[1] == "input" or row[0] != response_id)
     ]

@@ -35,6 +35,8 @@ RECORD_COLUMNS = (
     _r.next_index,
     _q.credentials,
     _q.owner,
+    _r.conversation_id,
+    _r.conversation_end,
 )
 _RECORD = (
     sa.select(*RECORD_COLUMNS)
@@ -46,17 +48,19 @@ READ_RECORD = Query(_RECORD)
 LOCK_RECORD = Query(_RECORD.with_for_update(of=responses))
 
 
-def _opened(raw: bytes | None) -> Any:
+def opened(raw: bytes | None) -> Any:
+    """A column of JSON that may be null."""
     return None if raw is None else json.loads(raw)
 
 
-def _packed(value: object | None) -> bytes | None:
+def packed(value: object | None) -> bytes | None:
+    """The same the other way."""
     return None if value is None else json.dumps(value)
 
 
 def record(row: Row) -> ResponseRecord:
     """A row of `RECORD_COLUMNS`."""
-    usage = _opened(row[13])
+    usage = opened(row[13])
     return ResponseRecord(
         tenant=row[0],
         id=row[1],
@@ -72,12 +76,14 @@ def record(row: Row) -> ResponseRecord:
         previous_response_id=row[11],
         completed_at=row[12],
         usage=None if usage is None else Usage(**usage),
-        error=_opened(row[14]),
-        incomplete_details=_opened(row[15]),
+        error=opened(row[14]),
+        incomplete_details=opened(row[15]),
         next_sequence=row[16],
         next_index=row[17],
         credentials=json.loads(row[18]),
         owner=row[19],
+        conversation_id=row[20],
+        conversation_end=row[21],
     )
 
 
@@ -98,6 +104,8 @@ def response_params(record: ResponseRecord, *, touched_at: float, sealed: bool, 
         "created_at": record.created_at,
         "touched_at": touched_at,
         "sweep_after": 0.0 if record.store else touched_at + READER_LEASE,
+        "conversation_id": record.conversation_id,
+        "conversation_end": record.conversation_end,
     }
 
 
@@ -134,8 +142,8 @@ def ending_params(ending: Ending) -> dict[str, object]:
         "new_status": ending.status,
         "completed_at": ending.completed_at,
         "usage": None if ending.usage is None else json.dumps(asdict(ending.usage)),
-        "error": _packed(ending.error),
-        "incomplete_details": _packed(ending.incomplete_details),
+        "error": packed(ending.error),
+        "incomplete_details": packed(ending.incomplete_details),
     }
 
 
@@ -174,7 +182,7 @@ def call_params(tenant: str, row: CallRow) -> Params:
 
 
 def stored_item(row: Row) -> StoredItem:
-    """(response_id, side, ordinal, data, output_index, done, hidden, round)."""
+    """(response_id, side, ordinal, data, output_index, done, hidden, round, private)."""
     return StoredItem(
         response_id=row[0],
         side=row[1],
@@ -184,6 +192,7 @@ def stored_item(row: Row) -> StoredItem:
         done=bool(row[5]),
         hidden=bool(row[6]),
         round=row[7],
+        private=opened(row[8]),
     )
 
 

@@ -7,10 +7,11 @@ from typing import Protocol
 from outlast.protocol.errors import InternalError, OutlastError
 from outlast.protocol.events import WireEvent
 from outlast.protocol.json import JsonObject
-from outlast.store import appending, asking, creating, ending, reading, repair
+from outlast.store import appending, asking, creating, ending, private, reading, repair
 from outlast.store.base import (
     Approval,
     Begun,
+    Blob,
     Commit,
     Committed,
     Created,
@@ -68,17 +69,23 @@ class SqlStore:
     async def get(self, tenant: str, response_id: str) -> ResponseRecord | None:
         return await self._database.read(reading.get(tenant, response_id))
 
-    async def output(self, tenant: str, response_id: str) -> Sequence[JsonObject]:
-        return await self._database.read(reading.output(tenant, response_id))
+    async def output(self, tenant: str, response_id: str, *, sealed: bool = False) -> Sequence[JsonObject]:
+        return await self._database.read(reading.output(tenant, response_id, sealed=sealed))
 
-    async def input_items(self, tenant: str, response_id: str) -> Sequence[JsonObject]:
-        return await self._database.read(reading.input_items(tenant, response_id))
+    async def input_items(self, tenant: str, response_id: str, *, sealed: bool = False) -> Sequence[JsonObject]:
+        return await self._database.read(reading.input_items(tenant, response_id, sealed=sealed))
 
     async def chain(self, tenant: str, response_id: str) -> Sequence[StoredItem]:
         return await self._database.read(reading.read_chain(tenant, response_id))
 
     async def find_items(self, tenant: str, item_ids: Sequence[str]) -> Mapping[str, JsonObject]:
         return await self._database.read(reading.find_items(tenant, item_ids))
+
+    async def keep_blobs(self, tenant: str, response_id: str, blobs: Sequence[Blob]) -> None:
+        await self._database.write(response_id, private.keep_blobs(tenant, response_id, blobs))
+
+    async def blobs(self, tenant: str, hashes: Sequence[str]) -> Mapping[str, Blob]:
+        return await self._database.read(private.read_blobs(tenant, hashes))
 
     async def bindings(self, tenant: str, bindings_id: str) -> JsonObject:
         return await self._database.read(reading.read_bindings(tenant, bindings_id))

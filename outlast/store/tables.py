@@ -65,6 +65,9 @@ responses = _table(
     _real("touched_at"),
     # The sweeper's lease; of an open `store:false` response, its reader's.
     _real("sweep_after"),
+    # The conversation it is a turn of, and where that stood: items before this position are its history.
+    _text("conversation_id", null=True),
+    _int("conversation_end", null=True),
 )
 requests = _table(
     "requests",
@@ -103,6 +106,8 @@ items = _table(
     _int("round"),
     # The step that opened it; empty for what came with the request.
     _text("step"),
+    # What belongs to it and no client is shown: see `StoredItem.private`.
+    _blob("private", null=True),
 )
 steps = _table(
     "steps",
@@ -172,6 +177,16 @@ approvals = _table(
     _real("deadline", null=True),
     _text("on_deadline"),
 )
+# Images a tool returned, by the SHA-256 of their bytes; kept while a response refers to them.
+blobs = _table(
+    "blobs",
+    _key("tenant"),
+    _key("hash"),
+    _text("mime_type"),
+    _blob("data"),
+    _int("created_at"),
+)
+blob_refs = _table("blob_refs", _key("tenant"), _key("hash"), _key("response_id"), clustered=True)
 secrets = _table(
     "secrets",
     _key("tenant"),
@@ -182,14 +197,58 @@ secrets = _table(
     _int("created_at"),
 )
 
+conversations = _table(
+    "conversations",
+    _key("tenant"),
+    _key("id"),
+    _int("created_at"),
+    _blob("metadata"),
+    _int("next_position"),
+)
+conversation_items = _table(
+    "conversation_items",
+    _key("tenant"),
+    _key("conversation_id"),
+    _key("position", sa.BigInteger),
+    _text("item_id"),
+    _blob("data"),
+    _int("hidden"),
+    _text("side"),
+    # The response it is a copy from; null: posted.
+    _text("response_id", null=True),
+    _blob("private", null=True),
+    # Taken out at this position; kept for responses whose history ends between the two.
+    _int("removed_at", null=True),
+)
+
 _OPEN = sa.text("status IN ('queued', 'in_progress')")
 _PARKED = sa.text("state = 'parked'")
 _TRANSIENT = sa.text("store = 0")
+_TURN = sa.text("conversation_id IS NOT NULL")
+_OPEN_TURN = sa.text("conversation_id IS NOT NULL AND status IN ('queued', 'in_progress')")
 sa.Index("responses_open", responses.c.sweep_after, sqlite_where=_OPEN, postgresql_where=_OPEN)
 sa.Index("responses_transient", responses.c.created_at, sqlite_where=_TRANSIENT, postgresql_where=_TRANSIENT)
+sa.Index(
+    # The lock of a conversation.
+    "responses_turn",
+    responses.c.tenant,
+    responses.c.conversation_id,
+    unique=True,
+    sqlite_where=_OPEN_TURN,
+    postgresql_where=_OPEN_TURN,
+)
+sa.Index(
+    "responses_by_conversation",
+    responses.c.tenant,
+    responses.c.conversation_id,
+    sqlite_where=_TURN,
+    postgresql_where=_TURN,
+)
+sa.Index("conversation_items_by_id", conversation_items.c.tenant, conversation_items.c.item_id)
 sa.Index("runs_current", runs.c.tenant, runs.c.current)
 sa.Index("runs_parked", runs.c.sweep_after, sqlite_where=_PARKED, postgresql_where=_PARKED)
 sa.Index("items_by_id", items.c.tenant, items.c.item_id)
+sa.Index("blob_refs_by_response", blob_refs.c.tenant, blob_refs.c.response_id)
 sa.Index("bindings_by_response", bindings.c.tenant, bindings.c.response_id)
 sa.Index("approvals_by_response", approvals.c.tenant, approvals.c.response_id)
 sa.Index("approvals_by_listing", approvals.c.tenant, approvals.c.listed_by)

@@ -1,8 +1,81 @@
 """What the whole wire needs: private copies of items, conversations, idempotency keys."""
 
+import sqlalchemy as sa
+from alembic import op
+
 revision = "0002"
 down_revision = "0001"
 
 
 def upgrade() -> None:
     """Apply."""
+    _conversations()
+    _private()
+
+
+def _conversations() -> None:
+    op.create_table(
+        "conversations",
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("metadata", sa.LargeBinary(), nullable=False),
+        sa.Column("next_position", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("tenant", "id"),
+    )
+    op.create_table(
+        "conversation_items",
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("conversation_id", sa.Text(), nullable=False),
+        sa.Column("position", sa.BigInteger(), nullable=False),
+        sa.Column("item_id", sa.Text(), nullable=False),
+        sa.Column("data", sa.LargeBinary(), nullable=False),
+        sa.Column("hidden", sa.BigInteger(), nullable=False),
+        sa.Column("side", sa.Text(), nullable=False),
+        sa.Column("response_id", sa.Text(), nullable=True),
+        sa.Column("private", sa.LargeBinary(), nullable=True),
+        sa.Column("removed_at", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("tenant", "conversation_id", "position"),
+    )
+    op.create_index("conversation_items_by_id", "conversation_items", ["tenant", "item_id"])
+    op.add_column("responses", sa.Column("conversation_id", sa.Text(), nullable=True))
+    op.add_column("responses", sa.Column("conversation_end", sa.BigInteger(), nullable=True))
+    turn = sa.text("conversation_id IS NOT NULL")
+    open_turn = sa.text("conversation_id IS NOT NULL AND status IN ('queued', 'in_progress')")
+    op.create_index(
+        "responses_turn",
+        "responses",
+        ["tenant", "conversation_id"],
+        unique=True,
+        sqlite_where=open_turn,
+        postgresql_where=open_turn,
+    )
+    op.create_index(
+        "responses_by_conversation",
+        "responses",
+        ["tenant", "conversation_id"],
+        sqlite_where=turn,
+        postgresql_where=turn,
+    )
+
+
+def _private() -> None:
+    op.add_column("items", sa.Column("private", sa.LargeBinary(), nullable=True))
+    op.create_table(
+        "blobs",
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("hash", sa.Text(), nullable=False),
+        sa.Column("mime_type", sa.Text(), nullable=False),
+        sa.Column("data", sa.LargeBinary(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("tenant", "hash"),
+    )
+    op.create_table(
+        "blob_refs",
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("hash", sa.Text(), nullable=False),
+        sa.Column("response_id", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("tenant", "hash", "response_id"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("blob_refs_by_response", "blob_refs", ["tenant", "response_id"])
