@@ -4,6 +4,7 @@
     ├── InvalidRequest                 400 invalid_request_error
     │   ├── UnsupportedFeature         400 …, code unsupported_feature
     │   ├── PreviousResponseNotFound   400 …, code previous_response_not_found
+    │   ├── ConversationLocked         400 …, code conversation_locked
     │   ├── ApprovalAlreadyDecided     400 …, code approval_already_decided
     │   └── ApprovalMismatch           400 …, code approval_mismatch
     ├── NotFound                       404
@@ -88,6 +89,12 @@ class PreviousResponseNotFound(InvalidRequest):
     """`previous_response_id` names nothing of this tenant."""
 
     default_code = "previous_response_not_found"
+
+
+class ConversationLocked(InvalidRequest):
+    """Another response is in progress on the conversation, or it was changed while this request was checked."""
+
+    default_code = "conversation_locked"
 
 
 class ApprovalAlreadyDecided(InvalidRequest):

@@ -33,6 +33,7 @@ class ResponseFacts:
     error: JsonObject | None = None
     incomplete_details: JsonObject | None = None
     completed_at: int | None = None
+    conversation_id: str | None = None
 
 
 # Numbers and enums that are never null on the wire (contract: Open Responses).
@@ -82,6 +83,8 @@ def build_response(
         "usage": facts.usage.wire() if facts.usage is not None else None,
         **{key: given[key] for key in _WHEN_GIVEN if key in given},
     }
+    if facts.conversation_id is not None:
+        body["conversation"] = {"id": facts.conversation_id}
     if pending_approvals:
         body["outlast"] = {"pending_approvals": list(pending_approvals)}
     return body

@@ -16,7 +16,7 @@ from outlast.protocol.events import WireEvent
 from outlast.protocol.ids import mint_item
 from outlast.protocol.json import JsonObject
 from outlast.protocol.responses import terminal_event
-from outlast.store import records
+from outlast.store import records, turns
 from outlast.store.asking import after_end
 from outlast.store.base import CallRow, Commit, Ending, ResponseRecord, StepHandle
 from outlast.store.scripting import Batch, Emit, Query, Row, Rows, Script, Statement, lit
@@ -169,6 +169,7 @@ def finish(
     yield from write_terminal(record)
     yield from move_run(record, "parked" if ending.park else "closed")
     yield from after_end(record, sealed=bool(row[4]))
+    yield from turns.append(record)
     return Appended(row[0] - 1, stamped.indexes, record)
 
 

@@ -10,7 +10,7 @@ from outlast.protocol import json
 from outlast.protocol.errors import OutlastError
 from outlast.protocol.ids import mint_item
 from outlast.protocol.json import JsonObject
-from outlast.store import asking, records
+from outlast.store import asking, records, turns
 from outlast.store.appending import INSERT_ITEM, hidden_item, write_calls, write_stamped
 from outlast.store.base import Created, NewResponse, ResponseRecord
 from outlast.store.private import recall, refer
@@ -52,8 +52,9 @@ class SealedSecret:
 
 
 def create(new: NewResponse, sealed: Sequence[SealedSecret], now: float) -> Script[Created]:
-    """See `Store.create`. Decisions come first: a refused one leaves nothing behind."""
+    """See `Store.create`. The conversation's lock and decisions come first: a refused one leaves nothing behind."""
     record = new.record
+    yield from turns.join(record)
     for wish in new.decisions:
         decided = yield from asking.decide(record.tenant, wish, now, used=wish.approval_id in new.takes)
         if isinstance(decided, OutlastError):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import sqlalchemy as sa
 
-from outlast.store import asking, private, records
+from outlast.store import asking, private, records, turns
 from outlast.store.appending import MARK_ENDED, move_run, number_closing, write_stamped, write_terminal
 from outlast.store.base import Ending, ResponseRecord
 from outlast.store.reading import read_closing, read_open_items
@@ -64,7 +64,9 @@ _DELETES = [
 ] + [Query(sa.delete(responses).where(_r.tenant == _tenant, _r.id == _id))]
 _DELETE_SECRETS = Query(sa.delete(secrets).where(secrets.c.tenant == _tenant, secrets.c.response_id == _id))
 _ended = _r.status.not_in([lit("queued"), lit("in_progress")])
-_IS_TRANSIENT = Query(sa.select(_r.id).where(_r.tenant == _tenant, _r.id == _id, _r.store == lit(0), _ended))
+_IS_TRANSIENT = Query(
+    sa.select(_r.conversation_id).where(_r.tenant == _tenant, _r.id == _id, _r.store == lit(0), _ended)
+)
 _TRANSIENT = Query(
     sa.select(_r.tenant, _r.id).where(_r.store == lit(0), _ended, _r.touched_at <= sa.bindparam("before"))
 )
@@ -97,10 +99,13 @@ def end(tenant: str, response_id: str, ending: Ending, now: float) -> Script[tup
     sealed, claimed_from = won[0]
     record = yield from _write_end(records.ended(record, ending))
     # What completed has used its decisions, also where none of them started a call.
-    given_back = ending.status != "completed" and bool(sealed) and (yield from _give_back(record, claimed_from))
-    if not given_back:
+    unused = ending.status != "completed" and bool(sealed)
+    given_back, parked = (yield from _give_back(record, claimed_from)) if unused else (False, False)
+    if not parked:
         yield from move_run(record, "closed")
     yield from asking.after_end(record, sealed=bool(sealed), withdraw=True)
+    if not given_back:
+        yield from turns.append(record)
     return record, True
 
 
@@ -118,19 +123,20 @@ def _write_end(record: ResponseRecord) -> Script[ResponseRecord]:
     return record
 
 
-def _give_back(record: ResponseRecord, claimed_from: str | None) -> Script[bool]:
-    """A continuation that started none of its approved calls returns what it took; whether the run is parked again."""
+def _give_back(record: ResponseRecord, claimed_from: str | None) -> Script[tuple[bool, bool]]:
+    """A continuation that started none of its approved calls returns what it took; (whether it did, whether the run is
+    parked again)."""
     key: dict[str, object] = {"tenant": record.tenant, "id": record.id}
     if (yield Statement(_STARTED, key)):
-        return False
-    yield Statement(_UNTAKE, key)
+        return False, False
+    untaken = bool((yield Statement(_UNTAKE, key)))
     asked_before = claimed_from or record.previous_response_id
     if asked_before is not None:
         yield Statement(_UNLIST, key | {"lister": asked_before})
     if claimed_from is None:
-        return False
+        return untaken, False
     yield Statement(_UNCLAIM, key | {"workflow": record.workflow_id, "parked_on": claimed_from})
-    return True
+    return untaken, True
 
 
 def delete(tenant: str, response_id: str) -> Script[str | None]:
@@ -141,7 +147,7 @@ def delete(tenant: str, response_id: str) -> Script[str | None]:
         return None
     yield from asking.withdraw_shown(tenant, response_id)
     parked = yield Statement(_CLOSE_PARKED, key)
-    yield from _purge(tenant, response_id)
+    yield from _purge(tenant, response_id, records.record(rows[0]).conversation_id)
     yield Statement(_DELETE_SECRETS, key)
     return parked[0][0] if parked else None
 
@@ -149,19 +155,21 @@ def delete(tenant: str, response_id: str) -> Script[str | None]:
 def purge(tenant: str, response_id: str) -> Script[bool]:
     """See `Store.purge`. Asks stay, without their arguments; their secrets stay as long as they may be needed."""
     key: dict[str, object] = {"tenant": tenant, "id": response_id}
-    if not (yield Statement(_IS_TRANSIENT, key)):
+    rows = yield Statement(_IS_TRANSIENT, key)
+    if not rows:
         return False
-    yield from _purge(tenant, response_id)
+    yield from _purge(tenant, response_id, rows[0][0])
     yield from asking.purge_secrets(tenant, response_id)
     return True
 
 
-def _purge(tenant: str, response_id: str) -> Script[None]:
+def _purge(tenant: str, response_id: str, conversation_id: str | None) -> Script[None]:
     key: dict[str, object] = {"tenant": tenant, "id": response_id}
     yield Statement(_FORGET_ASKS, key)
     for query in _DELETES:
         yield Statement(query, key)
     yield from private.forget(tenant, response_id)
+    yield from turns.forget(tenant, conversation_id)
     yield Emit(tenant, response_id, gone=True)
     yield Scrub()
 

@@ -11,7 +11,7 @@ from outlast.protocol.closing import closing_events
 from outlast.protocol.errors import NotFound, PreviousResponseNotFound
 from outlast.protocol.events import WireEvent
 from outlast.protocol.json import JsonObject
-from outlast.store import records
+from outlast.store import records, turns
 from outlast.store.appending import READ_OUTPUT
 from outlast.store.base import (
     Approval,
@@ -24,7 +24,7 @@ from outlast.store.base import (
     StoredItem,
     whole,
 )
-from outlast.store.scripting import Frame, Query, Row, Script, Statement, lit
+from outlast.store.scripting import Frame, Query, Row, Rows, Script, Statement, lit
 from outlast.store.sealed import Sealed
 from outlast.store.tables import approvals, bindings, events, items, responses, runs, secrets, steps, tool_calls
 from outlast.store.upserts import INSERTS
@@ -37,18 +37,25 @@ _r, _i = responses.c, items.c
 def _chain_query() -> sa.Select[*tuple[Any, ...]]:
     """Response, ancestors, and their items, oldest first; one row without item for a response that has none."""
     line = (
-        sa.select(_r.id, _r.previous_response_id, lit(0).label("depth"))
+        sa.select(_r.id, _r.previous_response_id, lit(0).label("depth"), _r.conversation_id, _r.conversation_end)
         .where(_r.tenant == _tenant, _r.id == _id)
         .cte("line", recursive=True)
     )
-    parent = sa.select(_r.id, _r.previous_response_id, line.c.depth + lit(1)).where(
-        _r.tenant == _tenant, _r.id == line.c.previous_response_id
-    )
+    parent = sa.select(
+        _r.id, _r.previous_response_id, line.c.depth + lit(1), _r.conversation_id, _r.conversation_end
+    ).where(_r.tenant == _tenant, _r.id == line.c.previous_response_id)
     line = line.union_all(parent)
     joined = line.outerjoin(items, sa.and_(_i.tenant == _tenant, _i.response_id == line.c.id))
     columns = (_i.side, _i.ordinal, _i.data, _i.output_index, _i.done, _i.hidden, _i.round, _i.private)
     return (
-        sa.select(line.c.id, *columns, line.c.previous_response_id, _i.item_id)
+        sa.select(
+            line.c.id,
+            *columns,
+            line.c.previous_response_id,
+            _i.item_id,
+            line.c.conversation_id,
+            line.c.conversation_end,
+        )
         .select_from(joined)
         .order_by(line.c.depth.desc(), _i.side, _i.ordinal)
     )
@@ -217,7 +224,15 @@ def read_chain(tenant: str, response_id: str) -> Script[list[StoredItem]]:
     """See `Store.chain`."""
     rows = yield Statement(_CHAIN, {"tenant": tenant, "id": response_id})
     _check_line(rows[0] if rows else None, response_id)
-    return [records.stored_item(row[:9]) for row in rows if row[1] is not None]
+    before = yield from _before(tenant, rows)
+    own = [records.stored_item(row[:9]) for row in rows if row[1] is not None]
+    return [*(item for item, _ in before), *own]
+
+
+def _before(tenant: str, rows: Rows) -> Script[list[tuple[StoredItem, str]]]:
+    """What the oldest response of a line was made from: a turn's history, with ids; nothing for any other."""
+    conversation_id, end = rows[0][11:13]
+    return [] if conversation_id is None else (yield from turns.history(tenant, conversation_id, end))
 
 
 def _check_line(oldest: Row | None, response_id: str) -> None:
@@ -233,7 +248,13 @@ def input_items(tenant: str, response_id: str, *, sealed: bool) -> Script[list[J
     """See `Store.input_items`."""
     rows = yield Statement(_CHAIN, {"tenant": tenant, "id": response_id})
     _check_line(rows[0] if rows else None, response_id)
-    return [
+    before = yield from _before(tenant, rows)
+    told = [
+        whole({**stored.item, "id": item_id}, stored.private if sealed else None)
+        for stored, item_id in before
+        if not stored.hidden
+    ]
+    return told + [
         whole(records.with_id(row[10], row[3]), records.opened(row[8]) if sealed else None)
         for row in rows
         if row[1] is not None and row[5] and not row[6] and (row[1] == "input" or row[0] != response_id)

@@ -25,6 +25,7 @@ from outlast.store.base import (
     StepHandle,
     StoredItem,
 )
+from outlast.store.conversations import SqlConversations
 from outlast.store.hub import Hub
 from outlast.store.scripting import Script, T
 from outlast.store.sealed import Sealer
@@ -56,6 +57,7 @@ class SqlStore:
         self._database = database
         self._hub = hub
         self._sealer = sealer
+        self.conversations = SqlConversations(database)
 
     # -- creation and reading ------------------------------------------------------------------------------------
     async def create(self, new: NewResponse) -> Created:
