@@ -5,7 +5,7 @@ The ports belong to whoever built them (`outlast.processes`): the application ne
 
 from fastapi import FastAPI
 
-from api import errors
+from api import errors, openapi
 from api.edge import Edge
 from api.liveness import Liveness
 from api.routes import approvals, ops, responses, websocket
@@ -29,5 +29,6 @@ def create_app(services: Services) -> FastAPI:
     app.include_router(ops.router)
     app.include_router(websocket.router)
     errors.install(app)
+    app.openapi = openapi.document(app)  # type: ignore[method-assign]  # the documented way to change it
     app.add_middleware(Edge)
     return app

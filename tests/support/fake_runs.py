@@ -1,7 +1,7 @@
 """A `RunsPort` without Temporal: it notes what it was told, and plays a part for a started or resumed response.
 
 A part is a coroutine function of the response id; it writes to the store what activities would write. Parts are queued
-with `play` and used in order, one per start or resume; without one the run does nothing.
+with `play` and used in order, one per start or resume; without one `usual` is played, or nothing.
 """
 
 import asyncio
@@ -35,6 +35,7 @@ class FakeRuns:
     woken: list[tuple[str, str]] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     parts: list[Part] = field(default_factory=list)
+    usual: Part | None = None
     tasks: list["asyncio.Task[None]"] = field(default_factory=list)
 
     def play(self, *parts: Part) -> None:
@@ -76,8 +77,9 @@ class FakeRuns:
             raise Unavailable("Temporal did not take the run. Try again.", retry_after=1)
 
     def _perform(self, response_id: str) -> None:
-        if self.parts:
-            self.tasks.append(asyncio.ensure_future(self.parts.pop(0)(response_id)))
+        part = self.parts.pop(0) if self.parts else self.usual
+        if part is not None:
+            self.tasks.append(asyncio.ensure_future(part(response_id)))
 
 
 @dataclass(frozen=True)

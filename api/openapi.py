@@ -1,0 +1,86 @@
+"""The OpenAPI document, made true where the framework guesses: bodies that routes read themselves, one error envelope.
+
+A route that reads its body itself (`api/body.py`: the limit is checked while it arrives) tells the framework nothing
+about it, so the models are put in here; the framework's 422 is never answered.
+"""
+
+from collections.abc import Callable, Mapping
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+
+from outlast.protocol.json import JsonObject
+from outlast.protocol.requests import CreateResponse
+
+_REF = "#/components/schemas/{model}"
+_ERROR: JsonObject = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+            },
+        }
+    },
+}
+_REFUSED: JsonObject = {
+    "description": "Refused: the error envelope.",
+    "content": {"application/json": {"schema": {"$ref": _REF.format(model="Error")}}},
+}
+
+
+class Verdict(BaseModel):
+    """`POST /v1/approvals/{id}`."""
+
+    approve: bool
+    reason: str | None = None
+
+
+BODIES: Mapping[tuple[str, str], type[BaseModel]] = {
+    ("/v1/responses", "post"): CreateResponse,
+    ("/v1/approvals/{approval_id}", "post"): Verdict,
+}
+
+
+def document(app: FastAPI) -> Callable[[], JsonObject]:
+    """What `app.openapi` is to be."""
+
+    def openapi() -> JsonObject:
+        if app.openapi_schema is None:
+            app.openapi_schema = _completed(
+                get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+            )
+        return app.openapi_schema
+
+    return openapi
+
+
+def _completed(found: JsonObject) -> JsonObject:
+    schemas: JsonObject = {"Error": _ERROR}
+    for (path, method), model in BODIES.items():
+        schema = model.model_json_schema(ref_template=_REF, by_alias=True)
+        schemas |= schema.pop("$defs", {})
+        schemas[model.__name__] = _as_sent(schema)
+        reference = {"$ref": _REF.format(model=model.__name__)}
+        body = {"required": True, "content": {"application/json": {"schema": reference}}}
+        found["paths"][path][method]["requestBody"] = body
+    for operations in found["paths"].values():
+        for operation in operations.values():
+            operation["responses"] = {"200": operation["responses"]["200"], "4XX": _REFUSED, "5XX": _REFUSED}
+    found["components"] = {"schemas": schemas}
+    return found
+
+
+def _as_sent(schema: JsonObject) -> JsonObject:
+    """The type holds canonical items; a client may also send a string, or items without a type."""
+    if "input" in schema["properties"]:
+        items = {"type": "array", "items": {"type": "object"}}
+        schema["properties"]["input"] = {"anyOf": [{"type": "string"}, items, {"type": "null"}]}
+    return schema
