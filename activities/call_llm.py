@@ -10,7 +10,7 @@ workflow task after the last token.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
@@ -32,7 +32,7 @@ from outlast.protocol import events, ids
 from outlast.protocol.errors import OutlastError, ResponseEnded, StaleFence, UpstreamUnavailable
 from outlast.protocol.events import WireEvent
 from outlast.protocol.responses import build_response, lifecycle
-from outlast.store.base import Begun, Commit, Committed, Gone, ResponseRecord, StepHandle
+from outlast.store.base import Begun, Blob, Commit, Committed, Gone, ResponseRecord, StepHandle
 from outlast.temporal import LONGEST_RETRY_AFTER, application_error
 from outlast.upstream.base import Timeouts, Upstream, UpstreamRequest
 
@@ -51,6 +51,8 @@ class _Attempt:
     step: CallLlm
     begun: Begun
     bound: Bindings
+    # The model server seals its reasoning and the client did not ask for that.
+    seals: bool = False
 
     @property
     def handle(self) -> StepHandle:
@@ -113,11 +115,18 @@ class CallLlmActivity:
         if opening:
             await self._store.append(begun.handle, opening)
         upstream, model = self._deps.models.resolve(begun.handle.record.model)
-        prepared = rounds.prepared(begun.chain, upstream.capabilities)
+        prepared = rounds.prepared(begun.chain, upstream.capabilities, await self._images(request, begun, upstream))
         bound = await self._bound(request, begun.handle.record, prepared.labels)
-        attempt = _Attempt(request, step, begun, bound)
+        attempt = _Attempt(request, step, begun, bound, seals=rounds.seals(begun.handle.record, upstream.capabilities))
         asked = rounds.build(attempt.record, step, model, prepared.transcript, bound, upstream.capabilities)
         return await self._commit(attempt, await self._stream(attempt, upstream, upstream.build(asked)))
+
+    async def _images(self, request: CallLlmInput, begun: Begun, upstream: Upstream) -> Mapping[str, Blob]:
+        """What tools have returned for the model to see, if it sees."""
+        hashes = [digest for stored in begun.chain for digest, _ in stored.images]
+        if not hashes or not upstream.capabilities.images:
+            return {}
+        return await self._store.blobs(request.tenant, hashes)
 
     async def _bound(self, request: CallLlmInput, record: ResponseRecord, labels: Sequence[str]) -> Bindings:
         """The tools of the response: bound in its first round, a row afterwards."""
@@ -158,7 +167,8 @@ class CallLlmActivity:
         return replace(end, events=[*held.events, *end.events], calls=[*held.calls, *end.calls])
 
     async def _show(self, attempt: _Attempt, fed: Fed, progress: Progress) -> None:
-        await self._store.append(attempt.handle, fed.events, Commit(calls=rounds.rows(attempt, fed)))
+        shown, private = rounds.sealed_apart(fed.events) if attempt.seals else (fed.events, {})
+        await self._store.append(attempt.handle, shown, Commit(calls=rounds.rows(attempt, fed), private=private))
         failpoints.hit(failpoints.MID_STREAM)
         if any(event.type == events.ITEM_DONE for event in fed.events):
             await progress.item_done()
@@ -169,12 +179,14 @@ class CallLlmActivity:
         outcome = rounds.outcome(end, self._deps.clock(), bound if bound.tools else None)
         after = absorb(state, outcome)
         ended = ends_with(after)
+        shown, private = rounds.sealed_apart(end.events) if attempt.seals else (end.events, {})
         commit = Commit(
             calls=rounds.rows(attempt, end),
+            private=private,
             bindings=(bound.id, bindings.dump(bound)) if state.bindings is None and bound.tools else None,
         )
         if ended is None:
-            await self._store.append(attempt.handle, end.events, replace(commit, outcome=base.encode(outcome)))
+            await self._store.append(attempt.handle, shown, replace(commit, outcome=base.encode(outcome)))
             return outcome
         outcome = replace(outcome, finished=ended)
         commit = replace(
@@ -182,7 +194,7 @@ class CallLlmActivity:
             outcome=base.encode(outcome),
             ending=base.ending(ended, after.usage, outcome.at),
         )
-        await self._store.finish(attempt.handle, end.events, commit)
+        await self._store.finish(attempt.handle, shown, commit)
         return outcome
 
     async def _gone(self, request: CallLlmInput) -> LlmOutcome:

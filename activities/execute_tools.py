@@ -12,7 +12,8 @@ outcome of the call, never an exception of the activity.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
 from typing import assert_never
 
 from temporalio import activity
@@ -21,10 +22,11 @@ from activities import base
 from activities.base import Deps
 from outlast import contracts, failpoints
 from outlast.contracts import ToolDone, ToolInput
-from outlast.mcp.base import NotDispatched, ServerRef, ToolFailed, ToolOk, ToolOutcome, ToolUnknown
+from outlast.mcp.base import ImageBlock, NotDispatched, ServerRef, ToolFailed, ToolOk, ToolOutcome, ToolUnknown
 from outlast.protocol import building, json
 from outlast.protocol.errors import ResponseEnded, StaleFence
-from outlast.store.base import Begun, CallRow, Commit, Committed, Gone
+from outlast.protocol.json import JsonObject
+from outlast.store.base import Begun, Blob, CallRow, Commit, Committed, Gone
 
 # A connection that failed before dispatch: nothing ran, so trying again is free of risk.
 _CONNECT_DELAYS = (0.2, 1.0)
@@ -122,16 +124,19 @@ class ExecuteToolsActivity:
                 await asyncio.sleep(delay)
                 continue
             if isinstance(outcome, ToolUnknown):
-                return _execution_error(outcome.reason) if row.safe else _unknown(outcome.reason)
+                safe = outcome.failed or _execution_error(outcome.reason)
+                return safe if row.safe else _unknown(outcome.reason)
             return outcome
         raise AssertionError("the last try returns")
 
     async def _record(self, begun: Begun, row: CallRow, outcome: ToolOutcome) -> ToolDone:
         item = base.call_item(row)
+        private: dict[str, JsonObject] = {}
         match outcome:
             case ToolOk(text, images):
-                note = "".join(f"\n[image: {image.mime_type}]" for image in images)
-                events = building.finish_mcp_call(item, output=text + note)
+                if images:
+                    private[row.item_id] = {"images": await self._keep(begun, images)}
+                events = building.finish_mcp_call(item, output=text)
             case ToolFailed(error, _):
                 events = building.finish_mcp_call(item, error=error)
             case ToolUnknown(reason):
@@ -139,10 +144,17 @@ class ExecuteToolsActivity:
             case _:
                 assert_never(outcome)
         done = self._done()
-        commit = Commit(done=[(row.round, row.ordinal)], outcome=base.encode(done))
+        commit = Commit(done=[(row.round, row.ordinal)], private=private, outcome=base.encode(done))
         await self._store.append(begun.handle, events, commit)
         failpoints.hit(failpoints.AFTER_COMMIT_BEFORE_ACK)
         return done
+
+    async def _keep(self, begun: Begun, images: Sequence[ImageBlock]) -> list[JsonObject]:
+        """The images as blobs, before the step is committed and apart; what the item says of them in private."""
+        blobs = [Blob(hashlib.sha256(image.data).hexdigest(), image.mime_type, image.data) for image in images]
+        record = begun.handle.record
+        await self._store.keep_blobs(record.tenant, record.id, blobs)
+        return [{"hash": blob.hash, "mime_type": blob.mime_type} for blob in blobs]
 
     def _done(self, *, gone: bool = False) -> ToolDone:
         return ToolDone(at=self._deps.clock(), gone=gone)

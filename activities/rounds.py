@@ -1,6 +1,7 @@
 """Translate between the record, the loop and an upstream's round: pure functions of `CallLlm`."""
 
-from collections.abc import Sequence
+import base64
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from outlast.loop import bindings as binding
@@ -11,13 +12,16 @@ from outlast.loop.choice import model_choice
 from outlast.loop.prepare import Prepared, prepare
 from outlast.loop.state import CallLlm, LlmOutcome, call_names
 from outlast.protocol import events
+from outlast.protocol.events import WireEvent
 from outlast.protocol.items import PreparedItem, parse_item
-from outlast.protocol.requests import PASSED_ON
+from outlast.protocol.json import JsonObject
+from outlast.protocol.requests import INCLUDE_SEALED, PASSED_ON
 from outlast.protocol.usage import Usage
-from outlast.store.base import CallRow, ResponseRecord, StoredItem
+from outlast.store.base import Blob, CallRow, ResponseRecord, StoredItem
 from outlast.upstream.base import Capabilities, ModelTool, Round
 
 _OURS = ("run", "ask")
+_SEALED = "encrypted_content"
 
 
 class _Attempt(Protocol):
@@ -30,9 +34,40 @@ class _Attempt(Protocol):
     def step(self) -> CallLlm: ...
 
 
-def prepared(chain: Sequence[StoredItem], capabilities: Capabilities) -> Prepared:
-    """The transcript of a stored chain; items still open are not in it yet."""
-    return prepare([parse_item(stored.item) for stored in chain if stored.done], upstream=capabilities)
+def prepared(chain: Sequence[StoredItem], capabilities: Capabilities, blobs: Mapping[str, Blob]) -> Prepared:
+    """The transcript of a stored chain; items still open are not in it yet. `blobs`: the images of it, by hash."""
+    whole = [parse_item(stored.whole) for stored in chain if stored.done]
+    images = {str(stored.item["id"]): _image_urls(stored, blobs) for stored in chain if stored.images}
+    return prepare(whole, upstream=capabilities, images=images)
+
+
+def _image_urls(stored: StoredItem, blobs: Mapping[str, Blob]) -> list[str]:
+    """Those that are still kept, as data URLs."""
+    return [
+        f"data:{mime_type};base64,{base64.b64encode(blobs[digest].data).decode()}"
+        for digest, mime_type in stored.images
+        if digest in blobs
+    ]
+
+
+def seals(record: ResponseRecord, capabilities: Capabilities) -> bool:
+    """Whether reasoning comes with encrypted content the client did not ask for: we did, to give it back."""
+    return capabilities.encrypted_reasoning and INCLUDE_SEALED not in (record.request.get("include") or ())
+
+
+def sealed_apart(shown: Sequence[WireEvent]) -> tuple[list[WireEvent], dict[str, JsonObject]]:
+    """Events without the encrypted content of reasoning, and that content by item, as a step commits it beside them."""
+    public: list[WireEvent] = []
+    private: dict[str, JsonObject] = {}
+    for event in shown:
+        item = event.rest.get("item")
+        if not isinstance(item, dict) or item.get("type") != "reasoning" or _SEALED not in item:
+            public.append(event)
+            continue
+        public.append(event.with_rest(item={key: value for key, value in item.items() if key != _SEALED}))
+        if event.type == events.ITEM_DONE:
+            private[item["id"]] = {_SEALED: item[_SEALED]}
+    return public, private
 
 
 def build(

@@ -14,17 +14,10 @@ class Catalog:
 
     def __init__(self, settings: Settings, demo_url: str | None) -> None:
         self._settings = settings
-        self._upstreams: dict[str, Upstream] = {
-            name: auto.create(
-                name,
-                each.base_url,
-                each.spoken_dialect,
-                each.api_key(),
-                each.api_key_env,
-                openai=each.base_url.startswith("https://api.openai.com/"),
-            )
-            for name, each in settings.upstreams.items()
-        }
+        self._upstreams: dict[str, Upstream] = {name: _client(settings, name) for name in settings.upstreams}
+        # The same servers for their models that read no images.
+        blind = {each.upstream for each in settings.models.values() if not each.images}
+        self._blind: dict[str, Upstream] = {name: _client(settings, name, images=False) for name in blind}
         if demo_url is not None:
             self._upstreams[DEMO_MODEL] = auto.create(DEMO_MODEL, demo_url, "responses", None, None, openai=False)
 
@@ -38,7 +31,8 @@ class Catalog:
                 param="model",
                 code="model_not_found",
             )
-        return self._upstreams[route.upstream], route.name
+        upstreams = self._upstreams if route.images else self._blind
+        return upstreams[route.upstream], route.name
 
     def capabilities(self, model: str) -> Capabilities:
         """What the server of a model can read. Raises: NotFound."""
@@ -55,7 +49,21 @@ class Catalog:
 
     async def aclose(self) -> None:
         """Close every connection."""
-        await asyncio.gather(*(upstream.aclose() for upstream in self._upstreams.values()))
+        every = (*self._upstreams.values(), *self._blind.values())
+        await asyncio.gather(*(upstream.aclose() for upstream in every))
+
+
+def _client(settings: Settings, name: str, *, images: bool = True) -> Upstream:
+    given = settings.upstreams[name]
+    return auto.create(
+        name,
+        given.base_url,
+        given.spoken_dialect,
+        given.api_key(),
+        given.api_key_env,
+        openai=given.is_openai,
+        images=images,
+    )
 
 
 async def _lists(upstreams: Mapping[str, Upstream]) -> list[str]:

@@ -44,7 +44,7 @@ async def open_ports(stack: AsyncExitStack, settings: Settings, *, temporal: str
     catalog = Catalog(settings, demo_url)
     stack.push_async_callback(catalog.aclose)
     mcp = McpClients(
-        Limits(output=settings.limits.max_tool_output_bytes),
+        _tool_limits(settings),
         on_dispatched=functools.partial(failpoints.hit, failpoints.AFTER_DISPATCH),
     )
     stack.push_async_callback(mcp.aclose)
@@ -62,6 +62,12 @@ def _timeouts(settings: Settings) -> Timeouts:
         tool=limits.tool_timeout_seconds,
         park=limits.park_seconds,
     )
+
+
+def _tool_limits(settings: Settings) -> Limits:
+    text, images = settings.limits.max_tool_output_bytes, settings.limits.max_tool_image_bytes
+    # Base64 and JSON around them make an answer longer than what is in it.
+    return Limits(output=text, images=images, body=max(Limits().body, 2 * (text + images)))
 
 
 def _database(settings: Settings) -> Path:

@@ -25,6 +25,9 @@ def _http_url(value: str) -> str:
 HttpUrl = Annotated[str, AfterValidator(_http_url)]
 
 
+_OPENAI_HOST = "api.openai.com"
+
+
 def _read_secret(variable: str, asked_by: str) -> str:
     value = os.environ.get(variable)
     if not value:
@@ -45,13 +48,20 @@ class UpstreamSettings(_Section):
     dialect: Dialect | None = None
     # Name of the environment variable that holds the key; none: requests carry no Authorization header.
     api_key_env: str | None = None
+    # An OpenAI server at an address of its own (Azure, a proxy): it reads its encrypted reasoning and its options.
+    openai: bool | None = None
+
+    @property
+    def is_openai(self) -> bool:
+        """Whether OpenAI itself answers there."""
+        return self.openai if self.openai is not None else urlsplit(self.base_url).hostname == _OPENAI_HOST
 
     @property
     def spoken_dialect(self) -> Dialect:
         """The dialect in force."""
         if self.dialect is not None:
             return self.dialect
-        return "responses" if urlsplit(self.base_url).hostname == "api.openai.com" else "chat"
+        return "responses" if self.is_openai else "chat"
 
     def api_key(self) -> str | None:
         """The key, read now. Raises: ConfigurationError when the named variable is not set."""
@@ -64,6 +74,8 @@ class ModelSettings(_Section):
     upstream: str
     # The upstream's name of it; none: the same as ours.
     name: str | None = None
+    # false: it reads no images. One in a request is 400, one that a tool returns becomes a note.
+    images: bool = True
 
 
 class McpServerSettings(_Section):
@@ -151,6 +163,11 @@ class LimitSettings(_Section):
     tool_timeout_seconds: float = Field(60, gt=0, description="One tool call; over it the call fails, the run goes on.")
     max_tool_output_bytes: int = Field(
         1024 * 1024, ge=1, description="Text of a tool's answer; over it the call fails, the run goes on."
+    )
+    max_tool_image_bytes: int = Field(
+        8 * 1024 * 1024,
+        ge=0,
+        description="Images of a tool's answer; one over it is replaced by a note, the rest stays.",
     )
     first_token_seconds: float = Field(120, gt=0, description="A model round up to its first event.")
     idle_seconds: float = Field(120, gt=0, description="Between two events of a model round.")

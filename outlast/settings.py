@@ -44,10 +44,14 @@ _OPENAI_URL = "https://api.openai.com/v1"
 
 @dataclass(frozen=True, slots=True)
 class ModelRoute:
-    """Who serves a model name: the upstream's key in `Settings.upstreams` (`demo`: the built-in) and its name there."""
+    """Who serves a model name: the upstream's key in `Settings.upstreams` (`demo`: the built-in) and its name there.
+
+    `images`: the model reads them.
+    """
 
     upstream: str
     name: str
+    images: bool = True
 
 
 class Settings(BaseSettings):
@@ -120,7 +124,7 @@ class Settings(BaseSettings):
             return ModelRoute(upstream=DEMO_MODEL, name=DEMO_MODEL)
         if model in self.models:
             chosen = self.models[model]
-            return ModelRoute(upstream=chosen.upstream, name=chosen.name or model)
+            return ModelRoute(upstream=chosen.upstream, name=chosen.name or model, images=chosen.images)
         if self.models or not self.upstreams:
             return None
         (only,) = self.upstreams

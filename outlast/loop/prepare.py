@@ -12,7 +12,7 @@ Used in every round, on resume too; a stored chain and a client that sends the s
 `prepare` never refuses; `validate` does, before anything happened.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, assert_never
 
@@ -41,6 +41,7 @@ from outlast.protocol.json import JsonObject
 
 _MARKS = frozenset({"id", "status"})
 _Marked = Message | FunctionCall | CustomToolCall
+_NO_IMAGES: Mapping[str, Sequence[str]] = {}
 NO_VISION = "[image left out: this model does not read images]"
 
 
@@ -83,13 +84,14 @@ class _Facts:
     labels: tuple[str, ...]
 
 
-def prepare(items: Sequence[Item], *, upstream: Reads) -> Prepared:
-    """The transcript of `items`, oldest first. Pure and idempotent.
+def prepare(items: Sequence[Item], *, upstream: Reads, images: Mapping[str, Sequence[str]] = _NO_IMAGES) -> Prepared:
+    """The transcript of `items`, oldest first. Pure and idempotent. `images`: data URLs by id of the gateway call that
+    returned them.
 
     Raises: ValueError for an item that must not come this far (an unresolved reference, compaction).
     """
     facts = _gather(items)
-    paired = pairing.pair(list(_placed(items, facts)))
+    paired = pairing.pair(list(_placed(items, facts, images)))
     seen = paired if upstream.images else [_without_images(item) for item in paired]
     return Prepared(transcript=reasoning.replay(seen, encrypted=upstream.encrypted_reasoning), labels=facts.labels)
 
@@ -123,7 +125,7 @@ def _gather(items: Sequence[Item]) -> _Facts:
     return _Facts(frozenset(calls), frozenset(gateway - calls), frozenset(asks), decisions, ran, tuple(labels))
 
 
-def _placed(items: Sequence[Item], facts: _Facts) -> Iterator[PreparedItem]:
+def _placed(items: Sequence[Item], facts: _Facts, images: Mapping[str, Sequence[str]]) -> Iterator[PreparedItem]:
     """Each item as what the model gets of it, in order; outputs are not yet paired."""
     for position, item in enumerate(items):
         match item:
@@ -139,9 +141,9 @@ def _placed(items: Sequence[Item], facts: _Facts) -> Iterator[PreparedItem]:
                     yield item
             case McpCall():
                 if item.approval_request_id not in facts.asks:
-                    yield from _gateway_pair(item, position)
+                    yield from _gateway_pair(item, position, images)
             case McpApprovalRequest():
-                yield from _asked_pair(item, facts, position)
+                yield from _asked_pair(item, facts, position, images)
             case UnknownItem():
                 yield from _foreign(item, facts)
             case McpListTools() | McpApprovalResponse():
@@ -173,16 +175,24 @@ def _nameless(item: _Marked) -> _Marked:
             assert_never(item)
 
 
-def _gateway_pair(item: McpCall, position: int) -> tuple[FunctionCall, FunctionCallOutput]:
+def _gateway_pair(
+    item: McpCall, position: int, images: Mapping[str, Sequence[str]]
+) -> tuple[FunctionCall, FunctionCallOutput]:
     call_id = item.approval_request_id or item.id or f"mcp_{position}"
-    return _pair_of(call_id, internal_name(item.server_label, item.name), item.arguments, call_text(item))
+    output: str | list[JsonObject] = call_text(item)
+    if urls := images.get(item.id or ""):
+        shown: list[JsonObject] = [{"type": "input_image", "image_url": url} for url in urls]
+        output = [{"type": "input_text", "text": output}, *shown]
+    return _pair_of(call_id, internal_name(item.server_label, item.name), item.arguments, output)
 
 
-def _asked_pair(item: McpApprovalRequest, facts: _Facts, position: int) -> tuple[PreparedItem, ...]:
+def _asked_pair(
+    item: McpApprovalRequest, facts: _Facts, position: int, images: Mapping[str, Sequence[str]]
+) -> tuple[PreparedItem, ...]:
     """An answered ask: its call when it ran, else a denial; an open one leaves nothing."""
     ran = facts.ran.get(item.id)
     if ran is not None:
-        return _gateway_pair(ran, position)
+        return _gateway_pair(ran, position, images)
     decision = facts.decisions.get(item.id)
     if decision is None or decision.approve:
         return ()
@@ -190,7 +200,9 @@ def _asked_pair(item: McpApprovalRequest, facts: _Facts, position: int) -> tuple
     return _pair_of(item.id, internal_name(item.server_label, item.name), item.arguments, text)
 
 
-def _pair_of(call_id: str, name: str, arguments: str, output: str) -> tuple[FunctionCall, FunctionCallOutput]:
+def _pair_of(
+    call_id: str, name: str, arguments: str, output: str | list[JsonObject]
+) -> tuple[FunctionCall, FunctionCallOutput]:
     return (
         FunctionCall(type="function_call", call_id=call_id, name=name, arguments=arguments),
         FunctionCallOutput(type="function_call_output", call_id=call_id, output=output),

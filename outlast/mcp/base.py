@@ -42,15 +42,15 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ImageBlock:
-    """An image a tool returned: base64 data, never text for the model."""
+    """An image a tool returned, never text for the model; in the text stands a note for it."""
 
-    data: str
+    data: bytes
     mime_type: str
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOk:
-    """The call succeeded: text parts joined by newlines, images apart."""
+    """The call succeeded: text parts joined by newlines, a note in the place of each image, the images apart."""
 
     text: str
     images: tuple[ImageBlock, ...] = ()
@@ -66,9 +66,11 @@ class ToolFailed:
 
 @dataclass(frozen=True, slots=True)
 class ToolUnknown:
-    """Dispatched, then nothing certain: the connection dropped or the deadline passed. It may or may not have run."""
+    """Dispatched, then nothing certain: the connection dropped, the deadline passed or a proxy answered. It may or may
+    not have run. `failed`: what a caller hears who has nothing to fear from that, of a tool that is safe to repeat."""
 
     reason: str
+    failed: ToolFailed | None = None
 
 
 ToolOutcome = ToolOk | ToolFailed | ToolUnknown

@@ -191,7 +191,7 @@ class McpClients:
             return results.protocol_error(mcp_types.PARSE_ERROR, f"{results.UNREADABLE}: {_first(error)}")
         match result:
             case mcp_types.CallToolResult():
-                return results.from_result(result, max_output=self._limits.output)
+                return results.from_result(result, max_output=self._limits.output, max_images=self._limits.images)
             case mcp_types.InputRequiredResult():
                 return results.execution_error("The tool asks for further input, which is not supported here.")
             case _:

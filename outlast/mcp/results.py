@@ -1,10 +1,11 @@
 """What a server answered, as a `ToolOutcome`: pure functions.
 
-Public `output` is plain text, never a dump of content blocks; images travel apart; an error is one of the three typed
-objects of a public `mcp_call`. Every refusal for size names the cap.
+Public `output` is plain text, never a dump of content blocks; images travel apart and leave a note in their place; an
+error is one of the three typed objects of a public `mcp_call`. Every refusal for size names the cap.
 """
 
-from collections.abc import Iterable
+import base64
+import binascii
 
 import mcp_types
 from mcp.shared.exceptions import MCPError
@@ -15,16 +16,19 @@ from outlast.protocol import json
 
 # An answer that came but could not be read: the tool may well have run.
 UNREADABLE = "the server's answer could not be read, the tool may have run"
+# What a proxy answers for a server that it lost, or lost patience with, once the call was on its way.
+_PROXY_STATUSES = frozenset({502, 503, 504})
 
 
-def from_result(result: mcp_types.CallToolResult, *, max_output: int) -> ToolOutcome:
-    """A finished call. `max_output`: bytes of text."""
-    text, images = _text(result), _images(result.content)
+def from_result(result: mcp_types.CallToolResult, *, max_output: int, max_images: int) -> ToolOutcome:
+    """A finished call. `max_output`: bytes of text; `max_images`: bytes of all images."""
+    gallery = _Gallery(max_images)
+    text = _text(result, gallery)
     if len(text.encode()) > max_output:
         return over_cap(max_output)
     if result.is_error:
         return execution_error(text or "The tool failed without saying why.")
-    return ToolOk(text=text, images=images)
+    return ToolOk(text=text, images=tuple(gallery.images))
 
 
 def execution_error(text: str) -> ToolFailed:
@@ -68,7 +72,10 @@ def from_error(error: MCPError, exchange: Exchange, *, max_body: int) -> ToolOut
         return ToolUnknown(reason=error.message)
     if exchange.status >= 300:
         redirected = exchange.status < 400
-        return http_error(exchange.status, error.message if redirected else exchange.reason or "no reason given")
+        failed = http_error(exchange.status, error.message if redirected else exchange.reason or "no reason given")
+        if exchange.status in _PROXY_STATUSES:
+            return ToolUnknown(reason=describe(failed), failed=failed)
+        return failed
     if error.code == mcp_types.PARSE_ERROR:
         return protocol_error(error.code, UNREADABLE)
     return protocol_error(error.code, error.message)
@@ -85,20 +92,48 @@ def describe(outcome: ToolOutcome) -> str:
             return text
 
 
-def _text(result: mcp_types.CallToolResult) -> str:
-    parts = [part for block in result.content if (part := _block_text(block)) is not None]
-    if parts or result.structured_content is None:
+class _Gallery:
+    """Takes the images of one result as they come, up to the cap, and gives the note that stands in their place."""
+
+    def __init__(self, cap: int) -> None:
+        self.images: list[ImageBlock] = []
+        self._cap = cap
+        self._left = cap
+
+    def take(self, block: mcp_types.ImageContent) -> str:
+        kind = block.mime_type
+        if not kind.startswith("image/"):
+            return f"[image left out: it came as {kind}]"
+        try:
+            # Some encoders break lines.
+            data = base64.b64decode("".join(block.data.split()), validate=True)
+        except (binascii.Error, ValueError):
+            return f"[image left out: {kind}, its data is not valid base64]"
+        if len(data) > self._left:
+            return (
+                f"[image left out: {kind}, {len(data)} bytes, would be over the limit of {self._cap} bytes a call "
+                "(limits.max_tool_image_bytes)]"
+            )
+        self._left -= len(data)
+        self.images.append(ImageBlock(data=data, mime_type=kind))
+        return f"[image: {kind}]"
+
+
+def _text(result: mcp_types.CallToolResult, gallery: _Gallery) -> str:
+    parts = [_block_text(block, gallery) for block in result.content]
+    said = any(not isinstance(block, mcp_types.ImageContent) for block in result.content)
+    if said or result.structured_content is None:
         return "\n".join(parts)
-    return json.dumps_text(result.structured_content)
+    return "\n".join([json.dumps_text(result.structured_content), *parts])
 
 
-def _block_text(block: mcp_types.ContentBlock) -> str | None:
-    """A block's text; None for an image, which travels apart."""
+def _block_text(block: mcp_types.ContentBlock, gallery: _Gallery) -> str:
+    """A block's text, or a note of what is not text."""
     match block:
         case mcp_types.TextContent(text=text):
             return text
         case mcp_types.ImageContent():
-            return None
+            return gallery.take(block)
         case mcp_types.AudioContent(mime_type=mime):
             return f"[audio, {mime}, not shown]"
         case mcp_types.ResourceLink(name=name, uri=uri):
@@ -107,11 +142,3 @@ def _block_text(block: mcp_types.ContentBlock) -> str | None:
             return text
         case mcp_types.EmbeddedResource(resource=resource):
             return f"[resource {resource.uri}, {resource.mime_type or 'binary'}, not shown]"
-
-
-def _images(content: Iterable[mcp_types.ContentBlock]) -> tuple[ImageBlock, ...]:
-    return tuple(
-        ImageBlock(data=block.data, mime_type=block.mime_type)
-        for block in content
-        if isinstance(block, mcp_types.ImageContent)
-    )

@@ -40,6 +40,8 @@ class Limits:
     tools: int = 128
     definitions: int = 1 << 20
     output: int = 1 << 20
+    # Of all images of one call.
+    images: int = 8 << 20
     # One whole answer, base64 images included.
     body: int = 16 << 20
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, ValidationErro
 
 from outlast.protocol import ids, inputs, invalid, json, tools
 from outlast.protocol.content import MAX_TEXT
+from outlast.protocol.conversations import Metadata, conversation_id
 from outlast.protocol.errors import InvalidRequest, PayloadTooLarge, PreviousResponseNotFound, UnsupportedFeature
 from outlast.protocol.items import Item
 from outlast.protocol.json import JsonObject
@@ -30,6 +31,8 @@ Include = Literal[
     "reasoning.encrypted_content",
     "message.output_text.logprobs",
 ]
+# The sealed reasoning of the model server; without it an item has none, and the chain keeps it for the server.
+INCLUDE_SEALED: Include = "reasoning.encrypted_content"
 ServiceTier = Literal["auto", "default", "flex", "scale", "priority", "fast", "ultrafast"]
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Word = Annotated[str, Field(max_length=64)]
@@ -137,7 +140,8 @@ class CreateResponse(BaseModel):
     stream_options: StreamOptions | None = None
     store: bool | None = None
     background: bool | None = None
-    metadata: dict[Word, Annotated[str, Field(max_length=512)]] | None = Field(default=None, max_length=16)
+    conversation: str | None = None
+    metadata: Metadata | None = None
     service_tier: ServiceTier | None = None
     safety_identifier: str | None = Field(default=None, max_length=128)
     prompt_cache_key: Word | None = None
@@ -171,7 +175,6 @@ PASSED_ON = (
 )
 
 _REFUSED = {
-    "conversation": "Conversations are not supported by this version: use 'previous_response_id' or send the items.",
     "prompt": "Stored prompts are not supported: send 'instructions' and 'input'.",
     "context_management": "Compaction is not supported by this version: remove 'context_management'.",
     "moderation": "Moderation is not supported: remove 'moderation'.",
@@ -182,13 +185,14 @@ _MAX_DEPTH_MARGIN = 32
 
 def parse_create(raw: bytes, limits: RequestLimits) -> CreateResponse:
     """The request of a body. Raises: PayloadTooLarge, InvalidRequest, UnsupportedFeature, PreviousResponseNotFound."""
-    body = _load(raw, limits)
+    body = load(raw, limits)
     _refuse_by_name(body)
     declared = _tools(body.get("tools"), limits)
     parts: JsonObject = {
         "tools": declared,
         "tool_choice": tools.parse_tool_choice(body.get("tool_choice"), declared),
         "input": inputs.parse_input(body.get("input"), max_items=limits.max_items),
+        "conversation": conversation_id(body.get("conversation")),
     }
     try:
         request = CreateResponse.model_validate({**body, **parts})
@@ -198,7 +202,8 @@ def parse_create(raw: bytes, limits: RequestLimits) -> CreateResponse:
     return request
 
 
-def _load(raw: bytes, limits: RequestLimits) -> JsonObject:
+def load(raw: bytes, limits: RequestLimits) -> JsonObject:
+    """The object of a body that we can write again. Raises: PayloadTooLarge, InvalidRequest."""
     if len(raw) > limits.max_body_bytes:
         raise PayloadTooLarge(
             f"The body has {len(raw)} bytes: at most {limits.max_body_bytes} are allowed (limits.max_body_bytes)."
@@ -262,7 +267,7 @@ def _check_together(request: CreateResponse, limits: RequestLimits) -> None:
         raise PreviousResponseNotFound(
             f"Previous response with id {previous[:80]!r} not found.", param="previous_response_id"
         )
-    if not request.input and previous is None:
+    if not request.input and previous is None and request.conversation is None:
         raise invalid.absent("input")
     _check_cap("max_tool_calls", request.max_tool_calls, limits.max_tool_calls, "limits.max_tool_calls")
     _check_cap("outlast.budget.max_rounds", request.budget.max_rounds, limits.max_rounds, "limits.max_rounds")
@@ -294,7 +299,7 @@ def stitched(request: CreateResponse, carried: Sequence[JsonObject], limits: Req
 def echo(request: CreateResponse) -> JsonObject:
     """What the record keeps of the request: what was given, without input and without the secrets of MCP tools."""
     body = request.model_dump(
-        exclude_unset=True, exclude={"input", "tools", "stream", "stream_options"}, by_alias=True, warnings="error"
+        exclude_unset=True, exclude={"input", "tools", "stream", "stream_options", "conversation"}, by_alias=True, warnings="error"
     )
     given = {key: value for key, value in body.items() if value is not None}
     if request.tools:

@@ -15,10 +15,15 @@ def create(
     api_key_env: str | None,
     *,
     openai: bool,
+    images: bool = True,
 ) -> Upstream:
-    """The upstream of a configuration entry; `openai` says that OpenAI itself answers there."""
+    """The upstream of a configuration entry; `openai`: OpenAI itself answers there; `images`: its model reads them."""
     match dialect:
         case "responses":
-            return ResponsesUpstream(name, base_url, api_key=api_key, api_key_env=api_key_env, openai=openai)
+            return ResponsesUpstream(
+                name, base_url, api_key=api_key, api_key_env=api_key_env, openai=openai, images=images
+            )
         case "chat":
-            return ChatUpstream(name, base_url, api_key=api_key, api_key_env=api_key_env, developer_role=openai)
+            return ChatUpstream(
+                name, base_url, api_key=api_key, api_key_env=api_key_env, developer_role=openai, images=images
+            )

@@ -366,6 +366,7 @@ OF_RUNS = {
     "parallel_tool_calls",
     "tool_timeout_seconds",
     "max_tool_output_bytes",
+    "max_tool_image_bytes",
     "first_token_seconds",
     "idle_seconds",
     "round_seconds",

@@ -224,14 +224,29 @@ async def test_failures_of_tools_are_items_and_the_model_is_told(world: World) -
         assert (huge["status"], huge["output"]) == ("failed", None)
         assert f"over the limit of {CAP} bytes" in text_of(huge)
         assert outputs(case) == [text_of(failed), text_of(huge)]
-        for mode, error in ((Mode.RPC_ERROR, "mcp_protocol_error"), (Mode.HTTP_503, "http_error")):
-            server.mode = mode
-            case = world.case([call("mcp__own__fail")], [say("sorry")])
-            answer = await case.ask(tools=[free(server)])
-            item = dumped(answer)[1]
-            assert (item["status"], item["output"], item["error"]["type"]) == ("failed", None, error)
-            assert item["error"]["message"] in outputs(case)[0]
-            assert answer.output_text == "sorry"
+        server.mode = Mode.RPC_ERROR
+        case = world.case([call("mcp__own__fail")], [say("sorry")])
+        answer = await case.ask(tools=[free(server)])
+        item = dumped(answer)[1]
+        assert (item["status"], item["output"], item["error"]["type"]) == ("failed", None, "mcp_protocol_error")
+        assert item["error"]["message"] in outputs(case)[0]
+        assert answer.output_text == "sorry"
+
+
+async def test_a_proxys_answer_says_nothing_of_an_unsafe_tool(world: World) -> None:
+    """502, 503 and 504 come from something in front of the server: whether the tool ran is not known. What is safe to
+    repeat fails with the status it met."""
+    tools = {"read": Tool(lambda a: "", annotations={"readOnlyHint": True}), "pay": Tool(lambda a: "")}
+    async with mcp_server(tools) as server:
+        server.mode = Mode.HTTP_503
+        case = world.case([call("mcp__own__read"), call("mcp__own__pay")], [say("who knows")])
+        answer = await case.ask(tools=[free(server)])
+    read, pay = dumped(answer)[1:3]
+    assert (read["status"], read["error"]) == ("failed", {"type": "http_error", "code": 503, "message": "X"})
+    assert pay["status"] == "failed"
+    assert text_of(pay).startswith("outcome_unknown: the call was dispatched and its result was lost (HTTP 503: X)")
+    assert outputs(case) == ["X", text_of(pay)]
+    assert sorted(each.tool for each in server.calls) == ["pay", "read"]
 
 
 async def test_a_tool_that_hangs_meets_its_deadline(world: World) -> None:

@@ -124,7 +124,7 @@ async def test_credentials_do_not_share_a_session(clients: McpClients) -> None:
 @pytest.mark.parametrize(
     ("tool", "outcome"),
     [
-        ("draw", ToolOk(text="one\ntwo", images=(ImageBlock(data="aGk=", mime_type="image/png"),))),
+        ("draw", ToolOk(text="one\n[image: image/png]\ntwo", images=(ImageBlock(data=b"hi", mime_type="image/png"),))),
         ("count", ToolOk(text='{"n":3}')),
         (
             "fail",
@@ -156,9 +156,12 @@ async def test_a_result_is_text_and_images_and_a_typed_error(clients: McpClients
         ),
         (
             Mode.HTTP_503,
-            ToolFailed(
-                error={"type": "http_error", "code": 503, "message": "X"},
-                text="HTTP 503: X; whether the tool ran is not known",
+            ToolUnknown(
+                reason="HTTP 503: X",
+                failed=ToolFailed(
+                    error={"type": "http_error", "code": 503, "message": "X"},
+                    text="HTTP 503: X; whether the tool ran is not known",
+                ),
             ),
         ),
         (

@@ -1,5 +1,7 @@
 """Normalising what a server answered."""
 
+import base64
+
 import mcp_types
 import pytest
 from mcp.shared.exceptions import MCPError
@@ -25,7 +27,27 @@ def text(value: str) -> mcp_types.TextContent:
         (
             [mcp_types.ImageContent(data="aGk=", mime_type="image/png"), text("a picture")],
             None,
-            ToolOk("a picture", (ImageBlock("aGk=", "image/png"),)),
+            ToolOk("[image: image/png]\na picture", (ImageBlock(b"hi", "image/png"),)),
+        ),
+        (
+            [text("before"), mcp_types.ImageContent(data="aG\nk=", mime_type="image/png"), text("after")],
+            {"n": 1},
+            ToolOk("before\n[image: image/png]\nafter", (ImageBlock(b"hi", "image/png"),)),
+        ),
+        (
+            [mcp_types.ImageContent(data="aGk=", mime_type="image/png")],
+            {"n": 1},
+            ToolOk('{"n":1}\n[image: image/png]', (ImageBlock(b"hi", "image/png"),)),
+        ),
+        (
+            [mcp_types.ImageContent(data="a?k=", mime_type="image/png")],
+            None,
+            ToolOk("[image left out: image/png, its data is not valid base64]"),
+        ),
+        (
+            [mcp_types.ImageContent(data="aGk=", mime_type="text/html")],
+            None,
+            ToolOk("[image left out: it came as text/html]"),
         ),
         ([mcp_types.AudioContent(data="aGk=", mime_type="audio/wav")], None, ToolOk("[audio, audio/wav, not shown]")),
         (
@@ -52,12 +74,12 @@ def test_content_becomes_plain_text_and_images(
 ) -> None:
     """Never base64 in text, never a dump of blocks; structured content only where there is no text."""
     result = mcp_types.CallToolResult(content=content, structured_content=structured)
-    assert results.from_result(result, max_output=CAP) == outcome
+    assert results.from_result(result, max_output=CAP, max_images=CAP) == outcome
 
 
 def test_an_error_without_text_still_says_something() -> None:
     """An empty isError is not an empty output."""
-    outcome = results.from_result(mcp_types.CallToolResult(content=[], is_error=True), max_output=CAP)
+    outcome = results.from_result(mcp_types.CallToolResult(content=[], is_error=True), max_output=CAP, max_images=CAP)
     said = "The tool failed without saying why."
     assert outcome == ToolFailed(
         error={"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": said}]}, text=said
@@ -67,16 +89,41 @@ def test_an_error_without_text_still_says_something() -> None:
 def test_the_cap_counts_bytes_and_is_named() -> None:
     """Exactly the cap passes, one byte more does not."""
     fits = mcp_types.CallToolResult(content=[text("ä" * (CAP // 2))])
-    assert isinstance(results.from_result(fits, max_output=CAP), ToolOk)
+    assert isinstance(results.from_result(fits, max_output=CAP, max_images=CAP), ToolOk)
     over = mcp_types.CallToolResult(content=[text("ä" * (CAP // 2) + "x")])
-    outcome = results.from_result(over, max_output=CAP)
+    outcome = results.from_result(over, max_output=CAP, max_images=CAP)
     assert isinstance(outcome, ToolFailed)
     assert "1000 bytes" in outcome.text
+
+
+def picture(size: int) -> mcp_types.ImageContent:
+    return mcp_types.ImageContent(data=base64.b64encode(b"x" * size).decode(), mime_type="image/png")
+
+
+def test_images_have_a_cap_of_their_own_that_a_note_names() -> None:
+    """Over all images of a call, in order; what does not fit is left out, what fits stays."""
+    result = mcp_types.CallToolResult(content=[picture(60), picture(50), text("and"), picture(40)])
+    outcome = results.from_result(result, max_output=CAP, max_images=100)
+    left_out = (
+        "[image left out: image/png, 50 bytes, would be over the limit of 100 bytes a call "
+        "(limits.max_tool_image_bytes)]"
+    )
+    assert outcome == ToolOk(
+        f"[image: image/png]\n{left_out}\nand\n[image: image/png]",
+        (ImageBlock(b"x" * 60, "image/png"), ImageBlock(b"x" * 40, "image/png")),
+    )
 
 
 def protocol(code: int, message: str) -> ToolFailed:
     error = {"type": "mcp_protocol_error", "code": code, "message": message}
     return ToolFailed(error, f"MCP error {code}: {message}")
+
+
+def proxied(status: int, reason: str) -> ToolUnknown:
+    """What a proxy says for its server is no answer of the tool."""
+    error = {"type": "http_error", "code": status, "message": reason}
+    said = f"HTTP {status}: {reason}"
+    return ToolUnknown(said, ToolFailed(error, f"{said}; whether the tool ran is not known"))
 
 
 @pytest.mark.parametrize(
@@ -90,6 +137,16 @@ def protocol(code: int, message: str) -> ToolFailed:
             -32603,
             Exchange(status=401, reason="Unauthorized"),
             ToolFailed({"type": "http_error", "code": 401, "message": "Unauthorized"}, "HTTP 401: Unauthorized"),
+        ),
+        *((-32603, Exchange(status=status, reason="Away"), proxied(status, "Away")) for status in (502, 503, 504)),
+        (-32602, Exchange(status=503, rpc_error=True), protocol(-32602, "said")),
+        (
+            -32603,
+            Exchange(status=500, reason="Oops"),
+            ToolFailed(
+                {"type": "http_error", "code": 500, "message": "Oops"},
+                "HTTP 500: Oops; whether the tool ran is not known",
+            ),
         ),
         (-32603, Exchange(status=200), protocol(-32603, "said")),
         (-32700, Exchange(status=200), protocol(-32700, results.UNREADABLE)),
