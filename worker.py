@@ -12,16 +12,13 @@ from datetime import timedelta
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-import outlast
-import workflows
 from activities.base import Deps
 from activities.call_llm import CallLlmActivity
 from activities.execute_tools import ExecuteToolsActivity
 from activities.finish_response import LocalActivities
 from activities.interrupt_for_approval import InterruptForApprovalActivity
-from outlast.compiled import compile_once
 from outlast.temporal import workflow_runner
-from workflows import response
+from workflows.response import ResponseWorkflow
 
 # Model calls are I/O: many at once cost nothing but memory.
 _SLOTS = 200
@@ -46,12 +43,10 @@ def activities_of(deps: Deps) -> list[Callable[..., Awaitable[object]]]:
 
 def create_worker(client: Client, task_queue: str, deps: Deps, *, cached_workflows: int = 1000) -> Worker:
     """A worker of the queue; use `async with`. `cached_workflows` 0: every task replays its history, for tests."""
-    # What the sandbox does not pass through.
-    compile_once(outlast, workflows, response)
     return Worker(
         client,
         task_queue=task_queue,
-        workflows=[response.ResponseWorkflow],
+        workflows=[ResponseWorkflow],
         activities=activities_of(deps),
         workflow_runner=workflow_runner(),
         identity=f"outlast-{os.getpid()}@{uuid.uuid4().hex[:6]}",

@@ -53,6 +53,52 @@ def test_the_loop_bans_what_differs_between_two_replays(name: str) -> None:
     assert name in banned["lint"]["flake8-tidy-imports"]["banned-api"]
 
 
+WORKFLOWS = sorted((ROOT / "workflows").glob("*.py"), key=str)
+# Nothing here tells the time, rolls dice or does I/O; of `datetime` and `asyncio` the linter bans the members that do.
+FOR_WORKFLOWS = {
+    "asyncio",
+    "collections.abc",
+    "contextlib",
+    "dataclasses",
+    "datetime",
+    "typing",
+    "temporalio",
+    "temporalio.exceptions",
+    "outlast",
+    "workflows",
+}
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflow_code_imports_nothing_that_differs_between_two_replays(path: Path) -> None:
+    """It is passed through the sandbox, whose list of refused modules does not reach it."""
+    names = [
+        name
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    ]
+    foreign = {name for name in names if not name.startswith(("outlast.contracts", "outlast.loop", "outlast.protocol"))}
+    assert foreign <= FOR_WORKFLOWS
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflow_code_keeps_nothing_at_module_level(path: Path) -> None:
+    """Runs share the module: a list, a dict or a counter there would leak from one run into another's replay."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assert not [node for node in ast.walk(tree) if isinstance(node, ast.Global)]
+    holders = [tree.body, *(node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef))]
+    for node in (node for body in holders for node in body if isinstance(node, (ast.Assign, ast.AnnAssign))):
+        constant = node.value is None or isinstance(node.value, ast.Constant)
+        variable = isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "TypeVar"
+        assert constant or variable, ast.unparse(node)
+
+
 def test_the_lock_is_hashed_and_names_no_index() -> None:
     """It installs from whatever index a machine uses, and Outlast itself without one."""
     lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()

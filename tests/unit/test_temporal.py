@@ -131,12 +131,18 @@ async def test_workflow_code_cannot_import_the_rest_of_ours(
         validate_in_sandbox(tmp_path, monkeypatch, imports)
 
 
-async def test_workflow_code_shares_the_types_of_contracts_loop_and_protocol(
+async def test_workflow_code_shares_its_modules_and_the_types_it_uses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Passed through, not imported again: the assertions run inside the sandbox."""
     checks = ""
-    for package, name in (("outlast", "contracts"), ("outlast.loop", "decide"), ("outlast.protocol", "ids")):
+    passed = (
+        ("outlast", "contracts"),
+        ("outlast.loop", "decide"),
+        ("outlast.protocol", "ids"),
+        ("workflows", "response"),
+    )
+    for package, name in passed:
         host = importlib.import_module(f"{package}.{name}")
         checks += f"from {package} import {name}\nassert id({name}) == {id(host)}\n"
     validate_in_sandbox(tmp_path, monkeypatch, checks)
