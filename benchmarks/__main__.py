@@ -19,6 +19,7 @@ from pathlib import Path
 
 import uvloop
 
+from benchmarks import transcripts
 from benchmarks.client import Connection, connected
 from benchmarks.report import Figure, table
 from benchmarks.upstream import model, upstream
@@ -226,6 +227,8 @@ async def _measure(*, quick: bool) -> None:
             for measurement in measurements:
                 print(f"{(measurement.__doc__ or '').strip()}", flush=True)
                 figures.extend(await measurement(bench))
+        print((transcripts.__doc__ or "").strip(), flush=True)
+        figures.extend([*transcripts.checks(), *await transcripts.storage(Path(folder) / "transcripts")])
     print(f"\nMedians on {os.cpu_count()} CPUs, Python {sys.version.split()[0]}:\n\n{table(figures)}", flush=True)
 
 

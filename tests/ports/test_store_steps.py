@@ -1,6 +1,7 @@
 """The store's port: numbers, fences, steps, endings."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from outlast.protocol.errors import InternalError, PreviousResponseNotFound, Res
 from outlast.protocol.events import WireEvent
 from outlast.store.base import Commit, Committed, Ending, Gone, StoredItem
 from outlast.store.port import Store
+from outlast.store.sqlite import SqliteStore
 from tests.support import store_world as world
 from tests.support.store_world import TENANT, Open, added, begin, create, delta, done, finished, part, user
 
@@ -203,6 +205,21 @@ async def test_a_chain_reads_oldest_first_and_never_shorter_than_it_was(store: S
     for read in (store.chain, store.input_items):
         with pytest.raises(PreviousResponseNotFound, match="resp_a"):
             await read(TENANT, "resp_c")
+
+
+async def test_a_long_chain_is_one_query(store: Store) -> None:
+    """However many turns it has."""
+    parent = None
+    for turn in range(120):
+        name = f"turn{turn}"
+        await create(store, name, user(name), previous_response_id=parent)
+        await world.finish(store, await begin(store, name), added(f"msg_{name}"), done(f"msg_{name}", name))
+        parent = f"resp_{name}"
+    assert parent is not None
+    assert isinstance(store, SqliteStore)
+    before = replace(store.stats)
+    assert len(await store.chain(TENANT, parent)) == 240
+    assert (store.stats.reads - before.reads, store.stats.read_statements - before.read_statements) == (1, 1)
 
 
 async def test_started_and_done_marks_are_read_back_with_the_calls(store: Store) -> None:
