@@ -63,6 +63,15 @@ def _fail(arguments: JsonObject) -> str:
     raise ToolError(f"failed on {arguments['text']}")
 
 
+def _draw(arguments: JsonObject) -> list[JsonObject]:
+    data = base64.b64encode(_picture(arguments["text"])).decode()
+    return [{"type": "image", "data": data, "mimeType": "image/png"}]
+
+
+def _picture(text: str) -> bytes:
+    return b"\x89PNG " + text.encode()
+
+
 @pytest.fixture(scope="module")
 async def world(temporal: DevServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     """One server for all tests of this file; its upstream key is a secret too."""
@@ -70,7 +79,7 @@ async def world(temporal: DevServer, tmp_path_factory: pytest.TempPathFactory) -
         patch = stack.enter_context(pytest.MonkeyPatch.context())
         patch.setenv("OUTLAST_TEST_CANARY_KEY", SECRET)
         models = await stack.enter_async_context(raw_model())
-        tools = {"echo": Tool(lambda a: f"echo {a['text']}"), "fail": Tool(_fail)}
+        tools = {"echo": Tool(lambda a: f"echo {a['text']}"), "fail": Tool(_fail), "draw": Tool(_draw)}
         mcp = await stack.enter_async_context(mcp_server(tools))
         folder = tmp_path_factory.mktemp("canary") / "data"
         plain = settings(folder, temporal.address)
@@ -95,9 +104,9 @@ async def everything(world: World, canary: str) -> list[Response]:
     """Runs whose every text is the canary: input, instructions, metadata, arguments, outputs, errors, a reason."""
     free, asking = world.tool(require_approval="never"), world.tool()
     common: JsonObject = {"instructions": f"obey {canary}", "metadata": {"note": canary}}
-    played = world.models.play(calls("echo", canary), calls("fail", canary), answer(canary))
+    played = world.models.play(calls("echo", canary), calls("fail", canary), calls("draw", canary), answer(canary))
     ran = await world.ask(played, f"say {canary}", tools=[free], **common)
-    assert [item["type"] for item in dumped(ran)] == ["mcp_list_tools", "mcp_call", "mcp_call", "message"]
+    assert [item["type"] for item in dumped(ran)] == ["mcp_list_tools", *["mcp_call"] * 3, "message"]
     retried = world.models.play(refusing("500 X", f"broken by {canary}"), answer(canary))
     again = await world.ask(retried, canary, **common)
     assert len(retried.bodies) == 2
@@ -168,10 +177,14 @@ async def test_no_content_and_no_credential_is_in_temporal(world: World) -> None
 async def test_nothing_of_what_is_not_stored_is_left_in_a_file(world: World) -> None:
     """After the answer: no file of the record has a byte of it, no table a row."""
     free = world.tool(require_approval="never")
-    played = world.models.play(calls("echo", UNSTORED), calls("fail", UNSTORED), answer(UNSTORED))
+    played = world.models.play(
+        calls("echo", UNSTORED), calls("fail", UNSTORED), calls("draw", UNSTORED), answer(UNSTORED)
+    )
     common: JsonObject = {"instructions": UNSTORED, "metadata": {"note": UNSTORED}, "store": False}
     plain = await world.ask(played, UNSTORED, tools=[free], **common)
     assert plain.output_text == UNSTORED
+    image = base64.b64encode(_picture(UNSTORED)).decode()
+    assert image in json.dumps(played.bodies[-1])
     failed = await refused(world, UNSTORED, store=False)
     played = world.models.play(calls("echo", UNSTORED), answer(UNSTORED))
     first = await world.ask(played, UNSTORED, tools=[world.tool()], **common)
@@ -179,7 +192,7 @@ async def test_nothing_of_what_is_not_stored_is_left_in_a_file(world: World) -> 
     given = [{"role": "user", "content": UNSTORED}, *dumped(first), verdict(ask, True)]
     second = await world.ask(played, given, tools=[world.tool()], **common)
     assert dumped(second)[0]["output"] == f"echo {UNSTORED}"
-    assert in_files(world.folder, UNSTORED) == []
+    assert [in_files(world.folder, each) for each in (UNSTORED, image)] == [[], []]
     found = await known_to_temporal(world, (plain.id, failed, first.id, second.id))
     assert UNSTORED.encode() not in forms(found)
 

@@ -10,7 +10,9 @@ from outlast.protocol import json
 from outlast.protocol.errors import ResponseEnded
 from outlast.protocol.json import JsonObject
 from outlast.store.base import Blob, Commit
+from outlast.store.conversations_port import Conversation
 from outlast.store.port import Store
+from outlast.store.sqlite import SqliteStore
 from tests.support import store_world as world
 from tests.support.store_world import TENANT, added, begin, begin_all, create, done, finished, user
 
@@ -139,3 +141,27 @@ async def test_a_purge_takes_private_parts_and_blobs_out_of_the_file(store: Stor
 def files(folder: Path) -> bytes:
     """All bytes of the database."""
     return b"".join(path.read_bytes() for path in folder.iterdir())
+
+
+async def test_a_conversation_keeps_the_images_of_its_items(store: SqliteStore) -> None:
+    """After the response that brought them is deleted; until the item, or the conversation, is."""
+    talks = store.conversations
+    one, two = blob("one"), blob("two")
+    await talks.create(Conversation(TENANT, "conv_1", 1_000), [])
+    for name, picture, end in (("a", one, 0), ("b", two, 1)):
+        await store.create(world.new(world.record(name, conversation_id="conv_1", conversation_end=end)))
+        handle = await begin(store, name)
+        await store.keep_blobs(TENANT, f"resp_{name}", [picture])
+        item_id = f"mcp_{name}"
+        private = {item_id: images(picture)}
+        await world.finish(store, handle, added(item_id, "mcp_call"), done(item_id, kind="mcp_call"), private=private)
+        await store.delete(TENANT, f"resp_{name}")
+    history = await talks.history(TENANT, "conv_1")
+    assert history is not None
+    assert [stored.images for stored in history.items] == [[(one.hash, "image/png")], [(two.hash, "image/png")]]
+    both = [one.hash, two.hash]
+    assert await store.blobs(TENANT, both) == {one.hash: one, two.hash: two}
+    await talks.remove(TENANT, "conv_1", "mcp_a")
+    assert await store.blobs(TENANT, both) == {two.hash: two}
+    await talks.delete(TENANT, "conv_1")
+    assert await store.blobs(TENANT, both) == {}
