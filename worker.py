@@ -17,7 +17,7 @@ from activities.call_llm import CallLlmActivity
 from activities.execute_tools import ExecuteToolsActivity
 from activities.finish_response import LocalActivities
 from activities.interrupt_for_approval import InterruptForApprovalActivity
-from outlast.temporal import workflow_runner
+from outlast.sandbox import workflow_runner
 from workflows.response import ResponseWorkflow
 
 # Model calls are I/O: many at once cost nothing but memory.

@@ -21,9 +21,9 @@ from outlast import processes
 from outlast.ports import open_ports
 from outlast.protocol import json
 from outlast.protocol.json import JsonObject
+from outlast.sandbox import workflow_runner
 from outlast.sections import TemporalSettings, UpstreamSettings
 from outlast.settings import Settings
-from outlast.temporal import workflow_runner
 
 _QUEUE = "bare"
 

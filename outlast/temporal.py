@@ -1,4 +1,4 @@
-"""How we speak to Temporal: connection, converters, the workflow sandbox, search attributes.
+"""How we speak to Temporal: connection, converters, search attributes.
 
 Temporal history is readable by everybody who reaches its UI. The payload converter writes the types of `contracts.py`
 and nothing else; the failure converter writes a code and ids, never a message, cause or stack trace of ours or of a
@@ -6,7 +6,6 @@ library: those may quote prompts and outputs, and go to the log.
 """
 
 import asyncio
-import pkgutil
 from datetime import timedelta
 from typing import Final
 
@@ -20,18 +19,12 @@ from temporalio.contrib.pydantic import PydanticJSONPlainPayloadConverter
 from temporalio.converter import CompositePayloadConverter, DataConverter, DefaultFailureConverter
 from temporalio.exceptions import ApplicationError, FailureError
 from temporalio.service import RPCError, RPCStatusCode
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxMatcher, SandboxRestrictions
 
-import outlast
 from outlast import contracts, netaddr
 from outlast.protocol.errors import ConfigurationError, OutlastError, Unavailable
 
 # A `retry-after` above this is not waited for: the client gets the refusal and decides (architecture §4).
 LONGEST_RETRY_AFTER: Final = 30.0
-
-# What workflow code may import of ours. It is not imported anew per run, which cost 359 ms for 150 models (now 2.6 ms),
-# and neither is the workflow itself, which cost as much as everything else its sandbox needs.
-PASSED_THROUGH: Final = ("contracts", "loop", "protocol")
 
 _CONNECT_TIMEOUT = timedelta(seconds=10)
 _RPC_TIMEOUT = timedelta(seconds=5)
@@ -144,28 +137,6 @@ async def ensure_search_attributes(client: Client, *, timeout: float = 90) -> No
         raise Unavailable(f"Temporal registered the search attributes but refuses them after {timeout:g} s") from error
     except RPCError as error:
         raise _explained(error, client.namespace) from error
-
-
-def workflow_runner() -> SandboxedWorkflowRunner:
-    """The sandbox of workflow code: `workflows`, `contracts`, `loop` and `protocol` pass through.
-
-    Passed-through code escapes most of the sandbox's guards: there the import contracts, the linter's banned names and
-    the replay tests stand in. A workflow elsewhere imports as `from outlast import contracts`: after
-    `import outlast.contracts` the sandbox's copy of the package lacks the attribute.
-    """
-    passed = (f"{outlast.__name__}.{name}" for name in PASSED_THROUGH)
-    refused = {module.name for module in pkgutil.iter_modules(outlast.__path__)} - set(PASSED_THROUGH)
-    ours = SandboxMatcher(
-        access={"activities", "api", "worker"}, children={outlast.__name__: SandboxMatcher(access=refused)}
-    )
-    default = SandboxRestrictions.default
-    restrictions = SandboxRestrictions(
-        # Not `outlast` itself: the SDK looks for refused modules only where nothing above them passes through.
-        passthrough_modules=default.passthrough_modules | {*passed, "workflows", "orjson"},
-        invalid_modules=default.invalid_modules | ours,
-        invalid_module_members=default.invalid_module_members,
-    )
-    return SandboxedWorkflowRunner(restrictions=restrictions)
 
 
 async def _missing_attributes(client: Client) -> list[str]:

@@ -16,6 +16,7 @@ from temporalio.worker import Replayer
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from outlast import temporal
+from outlast.sandbox import workflow_runner
 from tests.support.scenarios import SCENARIOS
 from workflows import response
 from workflows.response import ResponseWorkflow
@@ -34,7 +35,7 @@ def replayer(kind: type = ResponseWorkflow, runner: SandboxedWorkflowRunner | No
     return Replayer(
         workflows=[kind],
         data_converter=temporal.DATA_CONVERTER,
-        workflow_runner=runner or temporal.workflow_runner(),
+        workflow_runner=runner or workflow_runner(),
         # Importing everything anew takes longer than the two seconds the deadlock detector grants.
         debug_mode=runner is not None,
     )

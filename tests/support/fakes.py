@@ -47,7 +47,7 @@ from outlast.loop.state import (
     Status,
 )
 from outlast.runs import Runs
-from outlast.temporal import workflow_runner
+from outlast.sandbox import workflow_runner
 from workflows.response import ResponseWorkflow
 
 # Nothing here takes that long unless it hangs.
