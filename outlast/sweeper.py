@@ -9,6 +9,7 @@ The row says what must be; Temporal says what is; this loop makes them agree:
     row open, workflow running         its wake-ups are repeated: resume for a continuation, decided at a gate
     asks overdue                       expired
     run parked, workflow gone          closed; its asks stay decidable through a new run
+    run to be stopped, workflow open   cancelled again: Temporal was away, or the process that had to say it
     `store:false`, reader gone         cancelled and purged; ended ones purged
 
 It reads pages of rows that were silent for a while, never lists workflows (visibility is rate limited).
@@ -106,6 +107,7 @@ class Sweeper:
         ):
             for record in page:
                 await self._mend_or_log(record, now)
+                await self._store.rest(record.tenant, record.id)
             seen += len(page)
         for tenant, workflow_id, response_id in await self._store.parked(
             limit=self._pace.page, lease_until=now + self._pace.parked
@@ -113,7 +115,17 @@ class Sweeper:
             await self._store.expire(tenant, response_id, now)
             if not await self._runs.is_running(workflow_id):
                 await self._store.leave_park(tenant, workflow_id, response_id)
+        await self._stop(now)
         return seen
+
+    async def _stop(self, now: float) -> None:
+        for tenant, workflow_id in await self._store.stopping(
+            limit=self._pace.page, lease_until=now + self._pace.lease
+        ):
+            if await self._runs.is_running(workflow_id):
+                await self._runs.cancel(workflow_id)
+            else:
+                await self._store.stopped(tenant, workflow_id)
 
     async def _mend_or_log(self, record: ResponseRecord, now: float) -> None:
         try:
@@ -139,7 +151,7 @@ class Sweeper:
 
     async def _forget(self, record: ResponseRecord) -> None:
         """Nobody can read it any more: end it, stop its run, keep nothing."""
-        ended, _ = await self._store.end(record.tenant, record.id, Ending("cancelled"))
+        ended, _ = await self._store.end(record.tenant, record.id, Ending("cancelled", stop=True))
         if ended is not None:
             await self._runs.cancel(ended.workflow_id)
         await self._store.purge(record.tenant, record.id)

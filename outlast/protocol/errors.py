@@ -4,6 +4,7 @@
     ├── InvalidRequest                 400 invalid_request_error
     │   ├── UnsupportedFeature         400 …, code unsupported_feature
     │   ├── PreviousResponseNotFound   400 …, code previous_response_not_found
+    │   ├── IdempotencyKeyReused       400 …, code idempotency_key_reused
     │   ├── ConversationLocked         400 …, code conversation_locked
     │   ├── ApprovalAlreadyDecided     400 …, code approval_already_decided
     │   └── ApprovalMismatch           400 …, code approval_mismatch
@@ -95,6 +96,12 @@ class ConversationLocked(InvalidRequest):
     """Another response is in progress on the conversation, or it was changed while this request was checked."""
 
     default_code = "conversation_locked"
+
+
+class IdempotencyKeyReused(InvalidRequest):
+    """The `Idempotency-Key` was used with another body; nothing was run for this one."""
+
+    default_code = "idempotency_key_reused"
 
 
 class ApprovalAlreadyDecided(InvalidRequest):

@@ -97,7 +97,7 @@ INSERT_EVENT = Query(
     .values({name: sa.bindparam(name) for name in ("tenant", "response_id", "number", "type", "data")})
     .inline()
 )
-_PUBLIC_OUTPUT = (
+PUBLIC_OUTPUT = (
     sa.select(items.c.data, items.c.private)
     .where(
         items.c.tenant == sa.bindparam("tenant"),
@@ -108,7 +108,7 @@ _PUBLIC_OUTPUT = (
     )
     .order_by(items.c.output_index)
 )
-READ_OUTPUT = Query(_PUBLIC_OUTPUT)
+READ_OUTPUT = Query(PUBLIC_OUTPUT)
 # A call announced in an earlier append of the same round keeps its markers.
 _UPSERT_CALL = upsert(tool_calls, ("tenant", *records.CALL_FIELDS), keep=("started", "done"))
 _INSERT_APPROVAL = Query(

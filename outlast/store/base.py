@@ -182,6 +182,14 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True)
+class IdempotencyKey:
+    """What a client calls one request by. `body_hash`: SHA-256 of its raw body."""
+
+    key: str
+    body_hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class NewResponse:
     """Everything a create transaction writes, all or nothing.
 
@@ -205,14 +213,20 @@ class NewResponse:
     claim: tuple[str, str] | None = None
     # secret id -> plaintext JSON (headers); sealed by the store.
     secrets: Mapping[str, JsonObject] = field(default_factory=dict)
+    # A key that has made a response already writes nothing: that response is the answer.
+    key: IdempotencyKey | None = None
+    # SHA-256 over who sent which body, for `by_origin`; None: it can not be sent again as it was.
+    origin: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """The row as written. `claimed`: it belongs to the parked run's workflow; else it starts its own."""
+    """The row as written. `claimed`: it belongs to the parked run's workflow; else it starts its own. `repeated`: it
+    is another request's of the same key, and nothing was written."""
 
     record: ResponseRecord
     claimed: bool
+    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +293,8 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a commit ends the response. `park`: the run waits for a continuation instead of closing."""
+    """How a commit ends the response. `park`: the run waits for a continuation instead of closing; `stop`: it is to be
+    cancelled, which the store remembers until the run is known to be closed."""
 
     status: ResponseStatus
     usage: Usage | None = None
@@ -287,6 +302,7 @@ class Ending:
     incomplete_details: JsonObject | None = None
     completed_at: int | None = None
     park: bool = False
+    stop: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from outlast.protocol import json
 from outlast.protocol.errors import OutlastError
 from outlast.protocol.ids import mint_item
 from outlast.protocol.json import JsonObject
-from outlast.store import asking, records, turns
+from outlast.store import asking, idempotency, reading, records, turns
 from outlast.store.appending import INSERT_ITEM, hidden_item, write_calls, write_stamped
 from outlast.store.base import Created, NewResponse, ResponseRecord
 from outlast.store.private import recall, refer
@@ -52,8 +52,14 @@ class SealedSecret:
 
 
 def create(new: NewResponse, sealed: Sequence[SealedSecret], now: float) -> Script[Created]:
-    """See `Store.create`. The conversation's lock and decisions come first: a refused one leaves nothing behind."""
+    """See `Store.create`. What may refuse comes first: key, ancestors, the conversation's lock, decisions."""
     record = new.record
+    if new.key is not None:
+        made = yield from idempotency.claim(record.tenant, new.key, record.id, now)
+        if made is not None:
+            return Created(made, claimed=False, repeated=True)
+    if record.previous_response_id is not None:
+        yield from reading.check_ancestors(record.tenant, record.previous_response_id)
     yield from turns.join(record)
     for wish in new.decisions:
         decided = yield from asking.decide(record.tenant, wish, now, used=wish.approval_id in new.takes)
@@ -109,11 +115,11 @@ def _write_rows(
     if status == "queued" and any(event.type == wire.IN_PROGRESS for event in new.events):
         status = "in_progress"
     record = replace(record, status=status, next_sequence=len(new.events), next_index=opened)
-    row = records.response_params(record, touched_at=now, sealed=sealed, claimed_from=claimed_from)
+    row = records.response_params(record, touched_at=now, sealed=sealed, claimed_from=claimed_from, origin=new.origin)
     yield Statement(_INSERT_RESPONSE, row)
     yield Statement(_INSERT_REQUEST, records.request_params(record))
     private = yield from recall(record.tenant, new.recalled)
-    yield from refer(record.tenant, record.id, list(private.values()))
+    yield from refer(record.tenant, record.id, private.values())
     rows = [
         _input_row(record, item, ordinal, private.get(str(item.get("id")))) for ordinal, item in enumerate(new.inputs)
     ]

@@ -1,27 +1,16 @@
-"""Scripts that end, delete and purge a response from outside its steps."""
+"""The script that ends a response from outside its steps."""
 
 from dataclasses import replace
 
 import sqlalchemy as sa
 
-from outlast.store import asking, private, records, turns
+from outlast.store import asking, records, turns
 from outlast.store.appending import MARK_ENDED, move_run, number_closing, write_stamped, write_terminal
 from outlast.store.base import Ending, ResponseRecord
 from outlast.store.reading import read_closing, read_open_items
-from outlast.store.scripting import Emit, Query, Script, Scrub, Statement, lit
+from outlast.store.scripting import Query, Script, Statement, lit
 from outlast.store.stamping import stamp
-from outlast.store.tables import (
-    approvals,
-    bindings,
-    events,
-    items,
-    requests,
-    responses,
-    runs,
-    secrets,
-    steps,
-    tool_calls,
-)
+from outlast.store.tables import approvals, responses, runs, tool_calls
 
 _tenant: sa.BindParameter[str] = sa.bindparam("tenant")
 _id: sa.BindParameter[str] = sa.bindparam("id")
@@ -38,6 +27,7 @@ _STARTED = Query(
     .limit(lit(1))
     .offset(lit(0))
 )
+_IS_THERE = Query(sa.select(_r.id).where(_r.tenant == _tenant, _r.id == _id, records.NOT_DELETED))
 _UNTAKE = Query(sa.update(approvals).where(_used).values(taken_by=sa.null()).returning(_a.id))
 _UNLIST = Query(
     sa.update(approvals)
@@ -49,41 +39,6 @@ _UNCLAIM = Query(
     .where(runs.c.tenant == _tenant, runs.c.workflow_id == sa.bindparam("workflow"), runs.c.current == _id)
     .values(current=sa.bindparam("parked_on"), state=lit("parked"))
 )
-_CLOSE_PARKED = Query(
-    sa.update(runs)
-    .where(runs.c.tenant == _tenant, runs.c.current == _id, runs.c.state == lit("parked"))
-    .values(state=lit("closed"))
-    .returning(runs.c.workflow_id)
-)
-_FORGET_ASKS = Query(
-    sa.update(approvals).where(_a.tenant == _tenant, _a.response_id == _id).values(arguments=lit(""), reason=sa.null())
-)
-_DELETES = [
-    Query(sa.delete(table).where(table.c.tenant == _tenant, table.c.response_id == _id))
-    for table in (events, items, steps, tool_calls, bindings, requests)
-] + [Query(sa.delete(responses).where(_r.tenant == _tenant, _r.id == _id))]
-_DELETE_SECRETS = Query(sa.delete(secrets).where(secrets.c.tenant == _tenant, secrets.c.response_id == _id))
-_ended = _r.status.not_in([lit("queued"), lit("in_progress")])
-_IS_TRANSIENT = Query(
-    sa.select(_r.conversation_id).where(_r.tenant == _tenant, _r.id == _id, _r.store == lit(0), _ended)
-)
-_TRANSIENT = Query(
-    sa.select(_r.tenant, _r.id).where(_r.store == lit(0), _ended, _r.touched_at <= sa.bindparam("before"))
-)
-_OLD_SECRETS = Query(
-    sa.delete(secrets).where(
-        secrets.c.created_at <= sa.bindparam("before"),
-        secrets.c.response_id.not_in(sa.select(_r.id).where(_r.tenant == secrets.c.tenant, sa.not_(_ended))),
-        secrets.c.id.not_in(
-            sa.select(_a.secret_id)
-            .join(responses, sa.and_(_r.tenant == _a.tenant, _r.id == _a.taken_by))
-            .where(_a.tenant == secrets.c.tenant, _a.secret_id.is_not(None), sa.not_(_ended))
-        ),
-    )
-)
-
-_TRANSIENT_SECONDS = 60
-_SECRET_SECONDS = 7 * 86_400
 
 
 def end(tenant: str, response_id: str, ending: Ending, now: float) -> Script[tuple[ResponseRecord | None, bool]]:
@@ -100,9 +55,9 @@ def end(tenant: str, response_id: str, ending: Ending, now: float) -> Script[tup
     record = yield from _write_end(records.ended(record, ending))
     # What completed has used its decisions, also where none of them started a call.
     unused = ending.status != "completed" and bool(sealed)
-    given_back, parked = (yield from _give_back(record, claimed_from)) if unused else (False, False)
+    given_back, parked = (yield from _give_back(record, claimed_from, ending)) if unused else (False, False)
     if not parked:
-        yield from move_run(record, "closed")
+        yield from move_run(record, "stopping" if ending.stop else "closed")
     yield from asking.after_end(record, sealed=bool(sealed), withdraw=True)
     if not given_back:
         yield from turns.append(record)
@@ -123,61 +78,20 @@ def _write_end(record: ResponseRecord) -> Script[ResponseRecord]:
     return record
 
 
-def _give_back(record: ResponseRecord, claimed_from: str | None) -> Script[tuple[bool, bool]]:
+def _give_back(record: ResponseRecord, claimed_from: str | None, ending: Ending) -> Script[tuple[bool, bool]]:
     """A continuation that started none of its approved calls returns what it took; (whether it did, whether the run is
-    parked again)."""
+    parked again: one that is being stopped cannot be)."""
     key: dict[str, object] = {"tenant": record.tenant, "id": record.id}
     if (yield Statement(_STARTED, key)):
         return False, False
-    untaken = bool((yield Statement(_UNTAKE, key)))
     asked_before = claimed_from or record.previous_response_id
     if asked_before is not None:
+        if not (yield Statement(_IS_THERE, {"tenant": record.tenant, "id": asked_before})):
+            # Deleted meanwhile: there is nobody to return it to.
+            return False, False
         yield Statement(_UNLIST, key | {"lister": asked_before})
-    if claimed_from is None:
+    untaken = bool((yield Statement(_UNTAKE, key)))
+    if claimed_from is None or ending.stop:
         return untaken, False
     yield Statement(_UNCLAIM, key | {"workflow": record.workflow_id, "parked_on": claimed_from})
     return untaken, True
-
-
-def delete(tenant: str, response_id: str) -> Script[str | None]:
-    """See `Store.delete`."""
-    key: dict[str, object] = {"tenant": tenant, "id": response_id}
-    rows = yield Statement(records.LOCK_RECORD, key)
-    if not rows:
-        return None
-    yield from asking.withdraw_shown(tenant, response_id)
-    parked = yield Statement(_CLOSE_PARKED, key)
-    yield from _purge(tenant, response_id, records.record(rows[0]).conversation_id)
-    yield Statement(_DELETE_SECRETS, key)
-    return parked[0][0] if parked else None
-
-
-def purge(tenant: str, response_id: str) -> Script[bool]:
-    """See `Store.purge`. Asks stay, without their arguments; their secrets stay as long as they may be needed."""
-    key: dict[str, object] = {"tenant": tenant, "id": response_id}
-    rows = yield Statement(_IS_TRANSIENT, key)
-    if not rows:
-        return False
-    yield from _purge(tenant, response_id, rows[0][0])
-    yield from asking.purge_secrets(tenant, response_id)
-    return True
-
-
-def _purge(tenant: str, response_id: str, conversation_id: str | None) -> Script[None]:
-    key: dict[str, object] = {"tenant": tenant, "id": response_id}
-    yield Statement(_FORGET_ASKS, key)
-    for query in _DELETES:
-        yield Statement(query, key)
-    yield from private.forget(tenant, response_id)
-    yield from turns.forget(tenant, conversation_id)
-    yield Emit(tenant, response_id, gone=True)
-    yield Scrub()
-
-
-def purge_transient(now: float) -> Script[int]:
-    """See `Store.purge_transient`."""
-    rows = yield Statement(_TRANSIENT, {"before": now - _TRANSIENT_SECONDS})
-    for tenant, response_id in rows:
-        yield from purge(tenant, response_id)
-    yield Statement(_OLD_SECRETS, {"before": int(now - _SECRET_SECONDS)})
-    return len(rows)

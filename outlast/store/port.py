@@ -28,6 +28,7 @@ from outlast.store.base import (
     Ending,
     Frames,
     Gone,
+    IdempotencyKey,
     NewResponse,
     ResponseRecord,
     StepHandle,
@@ -40,7 +41,17 @@ class Store(Protocol):
 
     # -- creation and reading ------------------------------------------------------------------------------------
     async def create(self, new: NewResponse) -> Created:
-        """One transaction. Raises: ApprovalAlreadyDecided, NotFound (an approval), InvalidRequest (a withdrawn one)."""
+        """One transaction. Raises: ApprovalAlreadyDecided, NotFound (an approval), InvalidRequest (a withdrawn one);
+        PreviousResponseNotFound; what `by_key` raises."""
+        ...
+
+    async def by_key(self, tenant: str, key: IdempotencyKey) -> ResponseRecord | None:
+        """The response a key has made; None for a key that is free: never used, a day old, or its response failed
+        before a step began. Raises: IdempotencyKeyReused with another body; InvalidRequest when it is not kept."""
+        ...
+
+    async def by_origin(self, tenant: str, origin: bytes, since: float) -> ResponseRecord | None:
+        """The newest response of this sender and body that was created since then and has not failed."""
         ...
 
     async def get(self, tenant: str, response_id: str) -> ResponseRecord | None:
@@ -52,7 +63,8 @@ class Store(Protocol):
         ...
 
     async def input_items(self, tenant: str, response_id: str, *, sealed: bool = False) -> Sequence[JsonObject]:
-        """Items of `GET /input_items`: inputs of the whole chain and outputs of its ancestors, oldest first."""
+        """Items of `GET /input_items`: inputs of the whole chain and outputs of its ancestors, oldest first; from after
+        a deleted ancestor on. Raises: NotFound."""
         ...
 
     async def chain(self, tenant: str, response_id: str) -> Sequence[StoredItem]:
@@ -85,8 +97,9 @@ class Store(Protocol):
         ...
 
     async def delete(self, tenant: str, response_id: str) -> str | None:
-        """Hide and purge items, events, secrets; withdraw open asks; close a parked run. The workflow of that run: it
-        is nobody's now, None when there was none or a continuation has claimed it."""
+        """Hide and purge items, events, secrets; withdraw open asks; stop a parked run. Items that a running response
+        descends from are purged when none does any more. The workflow of the parked run: it is nobody's now, None when
+        there was none or a continuation has claimed it."""
         ...
 
     # -- steps ---------------------------------------------------------------------------------------------------
@@ -165,12 +178,25 @@ class Store(Protocol):
         ...
 
     async def stale(self, *, silent_since: float, limit: int, lease_until: float) -> Sequence[ResponseRecord]:
-        """Non-terminal responses silent since then whose lease is free. Leased until `lease_until`, or for as long as
-        the response has been silent, an hour at most: intervals double."""
+        """Non-terminal responses silent since then whose lease is free; leased until `lease_until`."""
+        ...
+
+    async def rest(self, tenant: str, response_id: str) -> None:
+        """A silent response was looked after: lease it for as long as it has been silent, an hour at most, so that
+        intervals double. Not before: a sweeper killed on the way would keep all others away."""
         ...
 
     async def parked(self, *, limit: int, lease_until: float) -> Sequence[tuple[str, str, str]]:
         """(tenant, workflow id, response id) of parked runs, leased alike."""
+        ...
+
+    async def stopping(self, *, limit: int, lease_until: float) -> Sequence[tuple[str, str]]:
+        """(tenant, workflow id) of runs to be cancelled and not known to be closed, leased alike: of endings with
+        `stop`, and those that were parked on a deleted response."""
+        ...
+
+    async def stopped(self, tenant: str, workflow_id: str) -> None:
+        """Such a run is closed, or never was."""
         ...
 
     async def steps_begun(self, tenant: str, response_id: str) -> bool:
@@ -182,8 +208,16 @@ class Store(Protocol):
         ...
 
     async def purge_transient(self, now: float) -> int:
-        """Purge `store:false` responses ended more than 60 s ago, and secrets kept a week for open asks; how many
-        responses."""
+        """Purge `store:false` responses ended more than 60 s ago, what deleted ones left for runs that have ended,
+        idempotency keys of a day ago and secrets kept a week for open asks; how many `store:false` responses."""
+        ...
+
+    async def purge_older(
+        self, before: float, *, limit: int, after: tuple[int, str] | None = None
+    ) -> tuple[int, tuple[int, str] | None]:
+        """Delete one page of ended responses, all of whose time was before then (unix seconds), that no response kept
+        continues. How many, and what to go on `after`: None at the end. A pass leaves no ancestor whose line is gone,
+        but for those of the same second, which the next one takes."""
         ...
 
     async def aclose(self) -> None:

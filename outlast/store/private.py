@@ -1,12 +1,12 @@
 """Scripts of what items have beside their public JSON: recalled by copies of them, and images as blobs.
 
 A blob is written before the step that names it, apart: a few megabytes are not held in a step's transaction. The
-reference to it is written with it, by the response, so a purge finds both even if the step never came; the last
-reference takes the blob along.
+reference to it is written with it, by the response, so a purge finds both even if the step never came. Conversations
+refer to what their items name. The last reference takes the blob along.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -40,14 +40,20 @@ _RECALL = Query(
     lambda dialect: (
         sa.select(_i.item_id, _i.private)
         .join(responses, sa.and_(_r.tenant == _i.tenant, _r.id == _i.response_id))
-        .where(_i.tenant == _tenant, _i.item_id.in_(_listed(dialect)), _i.private.is_not(None), _r.store == lit(1))
+        .where(
+            _i.tenant == _tenant,
+            _i.item_id.in_(_listed(dialect)),
+            _i.private.is_not(None),
+            _r.store == lit(1),
+            records.NOT_DELETED,
+        )
         .order_by(_r.created_at)
     )
 )
 _READ_BLOBS = Query(
     lambda dialect: sa.select(_b.hash, _b.mime_type, _b.data).where(_b.tenant == _tenant, _b.hash.in_(_listed(dialect)))
 )
-_KNOWN = Query(sa.select(_r.id).where(_r.tenant == _tenant, _r.id == _id))
+_KNOWN = Query(sa.select(_r.id).where(_r.tenant == _tenant, _r.id == _id, records.NOT_DELETED))
 
 
 def _insert_new(table: sa.Table) -> Query:
@@ -58,7 +64,8 @@ def _insert_new(table: sa.Table) -> Query:
 
 _KEEP = _insert_new(blobs)
 _REFER = _insert_new(blob_refs)
-_UNREFER = Query(sa.delete(blob_refs).where(_f.tenant == _tenant, _f.response_id == _id).returning(_f.hash))
+_REFS = Query(sa.select(_f.hash).where(_f.tenant == _tenant, _f.owner == _id))
+_UNREFER = Query(sa.delete(blob_refs).where(_f.tenant == _tenant, _f.owner == _id, _f.hash == sa.bindparam("of_hash")))
 _other = sa.select(_f.hash).where(_f.tenant == _b.tenant, _f.hash == _b.hash)
 _FORGET = Query(
     sa.delete(blobs).where(_b.tenant == _tenant, _b.hash == sa.bindparam("of_hash"), sa.not_(_other.exists()))
@@ -73,11 +80,10 @@ def recall(tenant: str, item_ids: Sequence[str]) -> Script[dict[str, JsonObject]
     return {row[0]: records.opened(row[1]) for row in rows}
 
 
-def refer(tenant: str, response_id: str, private: Sequence[JsonObject]) -> Script[None]:
-    """The response's items name these images too."""
-    hashes = {image["hash"] for part in private for image in part.get("images", ())}
-    if hashes:
-        yield Batch(_REFER, [_ref(tenant, response_id, found) for found in sorted(hashes)])
+def refer(tenant: str, owner: str, parts: Iterable[JsonObject | None]) -> Script[None]:
+    """Items of this response or conversation name these images too. `parts`: their private ones."""
+    if hashes := _named(parts):
+        yield Batch(_REFER, [_ref(tenant, owner, found) for found in sorted(hashes)])
 
 
 def keep_blobs(tenant: str, response_id: str, kept: Sequence[Blob]) -> Script[None]:
@@ -101,12 +107,24 @@ def read_blobs(tenant: str, hashes: Sequence[str]) -> Script[dict[str, Blob]]:
     return {row[0]: Blob(row[0], row[1], row[2]) for row in rows}
 
 
-def forget(tenant: str, response_id: str) -> Script[None]:
-    """What the response referred to, as far as no other does."""
-    rows = yield Statement(_UNREFER, {"tenant": tenant, "id": response_id})
-    if rows:
-        yield Batch(_FORGET, [{"tenant": tenant, "of_hash": row[0]} for row in rows])
+def forget(tenant: str, owner: str, left: Query | None = None) -> Script[None]:
+    """End its references, and take the blobs nobody else refers to. `left`: reads the private parts (of `id`) that are
+    left of it; what they name stays."""
+    key: dict[str, object] = {"tenant": tenant, "id": owner}
+    held = {row[0] for row in (yield Statement(_REFS, key))}
+    if not held:
+        return
+    still = (yield Statement(left, key)) if left is not None else ()
+    gone = [key | {"of_hash": found} for found in sorted(held - _named(records.opened(row[0]) for row in still))]
+    if gone:
+        yield Batch(_UNREFER, gone)
+        yield Batch(_FORGET, gone)
 
 
-def _ref(tenant: str, response_id: str, found: str) -> dict[str, object]:
-    return {"tenant": tenant, "hash": found, "response_id": response_id}
+def _named(parts: Iterable[JsonObject | None]) -> set[str]:
+    """Hashes of the images in private parts."""
+    return {image["hash"] for part in parts if part is not None for image in part.get("images", ())}
+
+
+def _ref(tenant: str, owner: str, found: str) -> dict[str, object]:
+    return {"tenant": tenant, "hash": found, "owner": owner}

@@ -12,7 +12,7 @@ from outlast.protocol.errors import NotFound, PreviousResponseNotFound
 from outlast.protocol.events import WireEvent
 from outlast.protocol.json import JsonObject
 from outlast.store import records, turns
-from outlast.store.appending import READ_OUTPUT
+from outlast.store.appending import PUBLIC_OUTPUT
 from outlast.store.base import (
     Approval,
     Begun,
@@ -34,16 +34,17 @@ _id: sa.BindParameter[str] = sa.bindparam("id")
 _r, _i = responses.c, items.c
 
 
-def _chain_query() -> sa.Select[*tuple[Any, ...]]:
-    """Response, ancestors, and their items, oldest first; one row without item for a response that has none."""
+def _chain_query(*shown: sa.ColumnElement[bool]) -> sa.Select[*tuple[Any, ...]]:
+    """Response, ancestors, and their items, oldest first; one row without item for a response that has none. `shown`:
+    of each; the line ends before one that is not."""
     line = (
         sa.select(_r.id, _r.previous_response_id, lit(0).label("depth"), _r.conversation_id, _r.conversation_end)
-        .where(_r.tenant == _tenant, _r.id == _id)
+        .where(_r.tenant == _tenant, _r.id == _id, *shown)
         .cte("line", recursive=True)
     )
     parent = sa.select(
         _r.id, _r.previous_response_id, line.c.depth + lit(1), _r.conversation_id, _r.conversation_end
-    ).where(_r.tenant == _tenant, _r.id == line.c.previous_response_id)
+    ).where(_r.tenant == _tenant, _r.id == line.c.previous_response_id, *shown)
     line = line.union_all(parent)
     joined = line.outerjoin(items, sa.and_(_i.tenant == _tenant, _i.response_id == line.c.id))
     columns = (_i.side, _i.ordinal, _i.data, _i.output_index, _i.done, _i.hidden, _i.round, _i.private)
@@ -61,7 +62,26 @@ def _chain_query() -> sa.Select[*tuple[Any, ...]]:
     )
 
 
-_CHAIN = Query(_chain_query())
+_CHAIN = Query(_chain_query(records.NOT_DELETED))
+# Of a run that goes on: what was deleted meanwhile is kept for it.
+_WHOLE_CHAIN = Query(_chain_query())
+
+
+def _ancestors_query() -> sa.Select[*tuple[Any, ...]]:
+    """What the oldest response of a line that is there continues: null when nothing is missing."""
+    line = (
+        sa.select(_r.previous_response_id, lit(0).label("depth"))
+        .where(_r.tenant == _tenant, _r.id == _id, records.NOT_DELETED)
+        .cte("line", recursive=True)
+    )
+    parent = sa.select(_r.previous_response_id, line.c.depth + lit(1)).where(
+        _r.tenant == _tenant, _r.id == line.c.previous_response_id, records.NOT_DELETED
+    )
+    line = line.union_all(parent)
+    return sa.select(line.c.previous_response_id).order_by(line.c.depth.desc()).limit(lit(1)).offset(lit(0))
+
+
+_ANCESTORS = Query(_ancestors_query())
 _TAKE_TOKEN = Query(
     lambda dialect: (
         INSERTS[dialect](steps)
@@ -97,7 +117,8 @@ _PAGE = Query(
     .limit(sa.bindparam("page"))
     .offset(lit(0))
 )
-_STATUS = Query(sa.select(_r.status).where(_r.tenant == _tenant, _r.id == _id))
+_STATUS = Query(sa.select(_r.status).where(_r.tenant == _tenant, _r.id == _id, records.NOT_DELETED))
+_OUTPUT = Query(PUBLIC_OUTPUT.where(sa.exists().where(_r.tenant == _tenant, _r.id == _id, records.NOT_DELETED)))
 _UNATTENDED = Query(
     sa.select(responses.c.id).where(
         responses.c.tenant == _tenant, responses.c.id == _id, responses.c.sweep_after <= sa.bindparam("now")
@@ -119,6 +140,7 @@ _FIND_ITEM = Query(
         _i.hidden == lit(0),
         _i.done == lit(1),
         _r.store == lit(1),
+        records.NOT_DELETED,
     )
     .order_by(_r.created_at.desc(), _i.ordinal.desc())
     .limit(lit(1))
@@ -153,7 +175,7 @@ def get(tenant: str, response_id: str) -> Script[ResponseRecord | None]:
 
 def output(tenant: str, response_id: str, *, sealed: bool) -> Script[list[JsonObject]]:
     """See `Store.output`."""
-    rows = yield Statement(READ_OUTPUT, {"tenant": tenant, "id": response_id})
+    rows = yield Statement(_OUTPUT, {"tenant": tenant, "id": response_id})
     return [whole(json.loads(row[0]), records.opened(row[1]) if sealed else None) for row in rows]
 
 
@@ -188,7 +210,7 @@ def _round_of(step: str, calls: int | None) -> int:
 
 def _begun(handle: StepHandle, *, chain: bool, calls: int | None) -> Script[Begun]:
     record = handle.record
-    line = (yield from read_chain(record.tenant, record.id)) if chain else ()
+    line = (yield from _line(_WHOLE_CHAIN, record.tenant, record.id)) if chain else ()
     rows: list[CallRow] = []
     if calls is not None:
         found = yield Statement(_CALLS, {"tenant": record.tenant, "id": record.id, "of_round": calls})
@@ -222,8 +244,12 @@ def read_closing(tenant: str, response_id: str, item_ids: list[str]) -> Script[l
 
 def read_chain(tenant: str, response_id: str) -> Script[list[StoredItem]]:
     """See `Store.chain`."""
-    rows = yield Statement(_CHAIN, {"tenant": tenant, "id": response_id})
-    _check_line(rows[0] if rows else None, response_id)
+    return (yield from _line(_CHAIN, tenant, response_id))
+
+
+def _line(query: Query, tenant: str, response_id: str) -> Script[list[StoredItem]]:
+    rows = yield Statement(query, {"tenant": tenant, "id": response_id})
+    _check_line(response_id if not rows else rows[0][9])
     before = yield from _before(tenant, rows)
     own = [records.stored_item(row[:9]) for row in rows if row[1] is not None]
     return [*(item for item, _ in before), *own]
@@ -235,9 +261,14 @@ def _before(tenant: str, rows: Rows) -> Script[list[tuple[StoredItem, str]]]:
     return [] if conversation_id is None else (yield from turns.history(tenant, conversation_id, end))
 
 
-def _check_line(oldest: Row | None, response_id: str) -> None:
+def check_ancestors(tenant: str, previous_id: str) -> Script[None]:
+    """Whether all of what a response continues is still there. Raises: PreviousResponseNotFound naming what is not."""
+    rows = yield Statement(_ANCESTORS, {"tenant": tenant, "id": previous_id})
+    _check_line(previous_id if not rows else rows[0][0])
+
+
+def _check_line(missing: str | None) -> None:
     """The line must reach a response without parent, else a part of the history is missing."""
-    missing = response_id if oldest is None else oldest[9]
     if missing is not None:
         raise PreviousResponseNotFound(
             f"Previous response with id '{missing}' not found.", param="previous_response_id"
@@ -247,7 +278,8 @@ def _check_line(oldest: Row | None, response_id: str) -> None:
 def input_items(tenant: str, response_id: str, *, sealed: bool) -> Script[list[JsonObject]]:
     """See `Store.input_items`."""
     rows = yield Statement(_CHAIN, {"tenant": tenant, "id": response_id})
-    _check_line(rows[0] if rows else None, response_id)
+    if not rows:
+        raise NotFound(f"Response with id '{response_id}' not found.", param="response_id")
     before = yield from _before(tenant, rows)
     told = [
         whole({**stored.item, "id": item_id}, stored.private if sealed else None)

@@ -9,7 +9,7 @@ from outlast.protocol import json
 from outlast.protocol.json import JsonObject
 from outlast.protocol.usage import Usage
 from outlast.store.base import READER_LEASE, Approval, CallRow, Ending, ResponseRecord, StoredItem
-from outlast.store.scripting import Params, Query, Row
+from outlast.store.scripting import Params, Query, Row, lit
 from outlast.store.tables import approvals, requests, responses, tool_calls
 
 _r, _q = responses.c, requests.c
@@ -38,11 +38,10 @@ RECORD_COLUMNS = (
     _r.conversation_id,
     _r.conversation_end,
 )
-_RECORD = (
-    sa.select(*RECORD_COLUMNS)
-    .join(requests, sa.and_(_q.tenant == _r.tenant, _q.response_id == _r.id))
-    .where(_r.tenant == sa.bindparam("tenant"), _r.id == sa.bindparam("id"))
-)
+NOT_DELETED = _r.status != lit("deleted")
+# The join hides what was deleted and is kept for running descendants: its request is gone.
+SELECT_RECORD = sa.select(*RECORD_COLUMNS).join(requests, sa.and_(_q.tenant == _r.tenant, _q.response_id == _r.id))
+_RECORD = SELECT_RECORD.where(_r.tenant == sa.bindparam("tenant"), _r.id == sa.bindparam("id"))
 # Readers take it as it is; writers lock it first, which orders them on PostgreSQL (SQLite has one writer anyway).
 READ_RECORD = Query(_RECORD)
 LOCK_RECORD = Query(_RECORD.with_for_update(of=responses))
@@ -87,7 +86,9 @@ def record(row: Row) -> ResponseRecord:
     )
 
 
-def response_params(record: ResponseRecord, *, touched_at: float, sealed: bool, claimed_from: str | None) -> Params:
+def response_params(
+    record: ResponseRecord, *, touched_at: float, sealed: bool, claimed_from: str | None, origin: bytes | None
+) -> Params:
     """The `responses` row of a new record."""
     return {
         "tenant": record.tenant,
@@ -106,6 +107,7 @@ def response_params(record: ResponseRecord, *, touched_at: float, sealed: bool, 
         "sweep_after": 0.0 if record.store else touched_at + READER_LEASE,
         "conversation_id": record.conversation_id,
         "conversation_end": record.conversation_end,
+        "origin": origin,
     }
 
 

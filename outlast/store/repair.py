@@ -39,7 +39,7 @@ _LEAVE = Query(
 )
 _RUN = Query(sa.select(_w.current, _w.state).where(_w.tenant == _tenant, _w.workflow_id == sa.bindparam("workflow")))
 _SILENT = Query(
-    sa.select(_r.tenant, _r.id, _r.touched_at)
+    sa.select(_r.tenant, _r.id)
     .where(
         _open,
         # A transient one is not waited for: its reader is gone.
@@ -56,6 +56,12 @@ _LEASE = Query(
     .values(sweep_after=sa.bindparam("lease_until"))
     .returning(_r.id)
 )
+_REST = Query(
+    sa.select(_r.touched_at, _r.sweep_after).where(_r.tenant == _tenant, _r.id == _id, _r.store == lit(1), _open)
+)
+_SET_REST = Query(
+    sa.update(responses).where(_r.tenant == _tenant, _r.id == _id, _open).values(sweep_after=sa.bindparam("until"))
+)
 _ATTEND = Query(
     sa.update(responses)
     .where(_r.tenant == _tenant, _r.id == _id, _open, _r.store == lit(0))
@@ -68,20 +74,29 @@ _PARKED = Query(
     .limit(sa.bindparam("page"))
     .offset(lit(0))
 )
-_LEASE_RUN = Query(
+_lease_run = (
     sa.update(runs)
-    .where(
-        _w.tenant == _tenant,
-        _w.workflow_id == sa.bindparam("workflow"),
-        _w.state == lit("parked"),
-        _w.sweep_after <= sa.bindparam("now"),
-    )
+    .where(_w.tenant == _tenant, _w.workflow_id == sa.bindparam("workflow"), _w.sweep_after <= sa.bindparam("now"))
     .values(sweep_after=sa.bindparam("lease_until"))
     .returning(_w.workflow_id)
 )
+_LEASE_PARKED = Query(_lease_run.where(_w.state == lit("parked")))
+_STOPPING = Query(
+    sa.select(_w.tenant, _w.workflow_id)
+    .where(_w.state == lit("stopping"), _w.sweep_after <= sa.bindparam("now"))
+    .order_by(_w.sweep_after, _w.workflow_id)
+    .limit(sa.bindparam("page"))
+    .offset(lit(0))
+)
+_LEASE_STOPPING = Query(_lease_run.where(_w.state == lit("stopping")))
+_STOPPED = Query(
+    sa.update(runs)
+    .where(_w.tenant == _tenant, _w.workflow_id == sa.bindparam("workflow"), _w.state == lit("stopping"))
+    .values(state=lit("closed"))
+)
 
 
-# A row that stays silent is looked at again after as long as it has been silent, at the latest after this.
+# A row that stays silent is left alone for as long as it has been silent, at most this.
 LONGEST_SILENCE = 3600.0
 
 
@@ -128,12 +143,19 @@ def stale(*, silent_since: float, limit: int, lease_until: float, now: float) ->
     """See `Store.stale`."""
     found = []
     rows = yield Statement(_SILENT, {"silent_since": silent_since, "now": now, "page": limit})
-    for tenant, response_id, touched_at in rows:
+    for tenant, response_id in rows:
         key: dict[str, object] = {"tenant": tenant, "id": response_id}
-        until = max(lease_until, now + min(now - touched_at, LONGEST_SILENCE))
-        if (yield Statement(_LEASE, key | {"now": now, "lease_until": until})):
+        if (yield Statement(_LEASE, key | {"now": now, "lease_until": lease_until})):
             found.append(records.record((yield Statement(records.READ_RECORD, key))[0]))
     return found
+
+
+def rest(tenant: str, response_id: str, now: float) -> Script[None]:
+    """See `Store.rest`."""
+    key: dict[str, object] = {"tenant": tenant, "id": response_id}
+    for touched_at, sweep_after in (yield Statement(_REST, key)):
+        until = max(sweep_after, now + min(now - touched_at, LONGEST_SILENCE))
+        yield Statement(_SET_REST, key | {"until": until})
 
 
 def parked(*, limit: int, lease_until: float, now: float) -> Script[Sequence[tuple[str, str, str]]]:
@@ -141,6 +163,21 @@ def parked(*, limit: int, lease_until: float, now: float) -> Script[Sequence[tup
     found = []
     for tenant, workflow_id, response_id in (yield Statement(_PARKED, {"now": now, "page": limit})):
         key: dict[str, object] = {"tenant": tenant, "workflow": workflow_id, "now": now}
-        if (yield Statement(_LEASE_RUN, key | {"lease_until": lease_until})):
+        if (yield Statement(_LEASE_PARKED, key | {"lease_until": lease_until})):
             found.append((tenant, workflow_id, response_id))
     return found
+
+
+def stopping(*, limit: int, lease_until: float, now: float) -> Script[Sequence[tuple[str, str]]]:
+    """See `Store.stopping`."""
+    found = []
+    for tenant, workflow_id in (yield Statement(_STOPPING, {"now": now, "page": limit})):
+        key: dict[str, object] = {"tenant": tenant, "workflow": workflow_id, "now": now}
+        if (yield Statement(_LEASE_STOPPING, key | {"lease_until": lease_until})):
+            found.append((tenant, workflow_id))
+    return found
+
+
+def stopped(tenant: str, workflow_id: str) -> Script[None]:
+    """See `Store.stopped`."""
+    yield Statement(_STOPPED, {"tenant": tenant, "workflow": workflow_id})

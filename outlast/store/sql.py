@@ -7,7 +7,7 @@ from typing import Protocol
 from outlast.protocol.errors import InternalError, OutlastError
 from outlast.protocol.events import WireEvent
 from outlast.protocol.json import JsonObject
-from outlast.store import appending, asking, creating, ending, private, reading, repair
+from outlast.store import appending, asking, creating, ending, idempotency, private, purging, reading, repair
 from outlast.store.base import (
     Approval,
     Begun,
@@ -20,6 +20,7 @@ from outlast.store.base import (
     Ending,
     Frames,
     Gone,
+    IdempotencyKey,
     NewResponse,
     ResponseRecord,
     StepHandle,
@@ -68,6 +69,12 @@ class SqlStore:
         ]
         return await self._database.write(new.record.id, creating.create(new, sealed, time.time()))
 
+    async def by_key(self, tenant: str, key: IdempotencyKey) -> ResponseRecord | None:
+        return await self._database.read(idempotency.by_key(tenant, key, time.time()))
+
+    async def by_origin(self, tenant: str, origin: bytes, since: float) -> ResponseRecord | None:
+        return await self._database.read(idempotency.by_origin(tenant, origin, since))
+
     async def get(self, tenant: str, response_id: str) -> ResponseRecord | None:
         return await self._database.read(reading.get(tenant, response_id))
 
@@ -100,7 +107,7 @@ class SqlStore:
         return await self._database.write(response_id, repair.set_workflow(tenant, response_id, old=old, new=new))
 
     async def delete(self, tenant: str, response_id: str) -> str | None:
-        return await self._database.write(response_id, ending.delete(tenant, response_id))
+        return await self._database.write(response_id, purging.delete(tenant, response_id))
 
     # -- steps ---------------------------------------------------------------------------------------------------
     async def begin(
@@ -181,17 +188,31 @@ class SqlStore:
         script = repair.stale(silent_since=silent_since, limit=limit, lease_until=lease_until, now=time.time())
         return await self._database.write("", script)
 
+    async def rest(self, tenant: str, response_id: str) -> None:
+        await self._database.write(response_id, repair.rest(tenant, response_id, time.time()))
+
     async def parked(self, *, limit: int, lease_until: float) -> Sequence[tuple[str, str, str]]:
         return await self._database.write("", repair.parked(limit=limit, lease_until=lease_until, now=time.time()))
+
+    async def stopping(self, *, limit: int, lease_until: float) -> Sequence[tuple[str, str]]:
+        return await self._database.write("", repair.stopping(limit=limit, lease_until=lease_until, now=time.time()))
+
+    async def stopped(self, tenant: str, workflow_id: str) -> None:
+        await self._database.write("", repair.stopped(tenant, workflow_id))
 
     async def steps_begun(self, tenant: str, response_id: str) -> bool:
         return await self._database.read(reading.steps_begun(tenant, response_id))
 
     async def purge(self, tenant: str, response_id: str) -> bool:
-        return await self._database.write(response_id, ending.purge(tenant, response_id))
+        return await self._database.write(response_id, purging.purge(tenant, response_id))
 
     async def purge_transient(self, now: float) -> int:
-        return await self._database.write("", ending.purge_transient(now))
+        return await self._database.write("", purging.purge_transient(now))
+
+    async def purge_older(
+        self, before: float, *, limit: int, after: tuple[int, str] | None = None
+    ) -> tuple[int, tuple[int, str] | None]:
+        return await self._database.write("", purging.purge_older(before, after, limit))
 
     async def aclose(self) -> None:
         await self._database.aclose()

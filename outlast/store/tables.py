@@ -46,6 +46,7 @@ responses = _table(
     _key("tenant"),
     _key("id"),
     _text("workflow_id"),
+    # `deleted`: without its request no response any more, kept for the items that running descendants read.
     _text("status"),
     _int("store"),
     _text("previous_response_id", null=True),
@@ -68,6 +69,8 @@ responses = _table(
     # The conversation it is a turn of, and where that stood: items before this position are its history.
     _text("conversation_id", null=True),
     _int("conversation_end", null=True),
+    # SHA-256 over who sent which body: finds what a client's own retry repeats.
+    _blob("origin", null=True),
 )
 requests = _table(
     "requests",
@@ -87,9 +90,18 @@ runs = _table(
     _key("workflow_id"),
     # The response it serves, or is parked on.
     _text("current"),
-    # running | parked | closed
+    # running | parked | stopping: to be cancelled, until it is known to be closed | closed
     _text("state"),
     _real("sweep_after"),
+)
+# What an `Idempotency-Key` has made; outlives the response, so that a repeat is told and not run.
+idempotency_keys = _table(
+    "idempotency_keys",
+    _key("tenant"),
+    _key("key"),
+    _blob("body_hash"),
+    _text("response_id"),
+    _real("created_at"),
 )
 workers = _table("workers", _key("id"), _text("kind"), _real("beat_at"))
 items = _table(
@@ -177,7 +189,7 @@ approvals = _table(
     _real("deadline", null=True),
     _text("on_deadline"),
 )
-# Images a tool returned, by the SHA-256 of their bytes; kept while a response refers to them.
+# Images a tool returned, by the SHA-256 of their bytes; kept while a response or a conversation refers to them.
 blobs = _table(
     "blobs",
     _key("tenant"),
@@ -186,7 +198,7 @@ blobs = _table(
     _blob("data"),
     _int("created_at"),
 )
-blob_refs = _table("blob_refs", _key("tenant"), _key("hash"), _key("response_id"), clustered=True)
+blob_refs = _table("blob_refs", _key("tenant"), _key("hash"), _key("owner"), clustered=True)
 secrets = _table(
     "secrets",
     _key("tenant"),
@@ -223,11 +235,33 @@ conversation_items = _table(
 
 _OPEN = sa.text("status IN ('queued', 'in_progress')")
 _PARKED = sa.text("state = 'parked'")
+_STOPPING = sa.text("state = 'stopping'")
+_DELETED = sa.text("status = 'deleted'")
+_STORED = sa.text("store = 1")
+_SENT = sa.text("origin IS NOT NULL")
+_CONTINUES = sa.text("previous_response_id IS NOT NULL")
 _TRANSIENT = sa.text("store = 0")
 _TURN = sa.text("conversation_id IS NOT NULL")
 _OPEN_TURN = sa.text("conversation_id IS NOT NULL AND status IN ('queued', 'in_progress')")
 sa.Index("responses_open", responses.c.sweep_after, sqlite_where=_OPEN, postgresql_where=_OPEN)
 sa.Index("responses_transient", responses.c.created_at, sqlite_where=_TRANSIENT, postgresql_where=_TRANSIENT)
+sa.Index("responses_deleted", responses.c.sweep_after, sqlite_where=_DELETED, postgresql_where=_DELETED)
+sa.Index("responses_by_age", responses.c.created_at, sqlite_where=_STORED, postgresql_where=_STORED)
+sa.Index(
+    "responses_by_origin",
+    responses.c.tenant,
+    responses.c.origin,
+    responses.c.created_at,
+    sqlite_where=_SENT,
+    postgresql_where=_SENT,
+)
+sa.Index(
+    "responses_by_previous",
+    responses.c.tenant,
+    responses.c.previous_response_id,
+    sqlite_where=_CONTINUES,
+    postgresql_where=_CONTINUES,
+)
 sa.Index(
     # The lock of a conversation.
     "responses_turn",
@@ -247,8 +281,10 @@ sa.Index(
 sa.Index("conversation_items_by_id", conversation_items.c.tenant, conversation_items.c.item_id)
 sa.Index("runs_current", runs.c.tenant, runs.c.current)
 sa.Index("runs_parked", runs.c.sweep_after, sqlite_where=_PARKED, postgresql_where=_PARKED)
+sa.Index("runs_stopping", runs.c.sweep_after, sqlite_where=_STOPPING, postgresql_where=_STOPPING)
+sa.Index("idempotency_keys_by_age", idempotency_keys.c.created_at)
 sa.Index("items_by_id", items.c.tenant, items.c.item_id)
-sa.Index("blob_refs_by_response", blob_refs.c.tenant, blob_refs.c.response_id)
+sa.Index("blob_refs_by_owner", blob_refs.c.tenant, blob_refs.c.owner)
 sa.Index("bindings_by_response", bindings.c.tenant, bindings.c.response_id)
 sa.Index("approvals_by_response", approvals.c.tenant, approvals.c.response_id)
 sa.Index("approvals_by_listing", approvals.c.tenant, approvals.c.listed_by)

@@ -7,7 +7,7 @@ import pytest
 
 from outlast.protocol import events as wire
 from outlast.protocol import json
-from outlast.protocol.errors import InternalError, PreviousResponseNotFound, ResponseEnded, StaleFence
+from outlast.protocol.errors import InternalError, NotFound, PreviousResponseNotFound, ResponseEnded, StaleFence
 from outlast.protocol.events import WireEvent
 from outlast.store.base import Commit, Committed, Ending, Gone, StoredItem
 from outlast.store.port import Store
@@ -186,7 +186,7 @@ async def test_hidden_items_are_in_the_chain_only(store: Store) -> None:
 
 
 async def test_a_chain_reads_oldest_first_and_never_shorter_than_it_was(store: Store) -> None:
-    """A deleted ancestor is named, for readers of the chain and of input items alike."""
+    """A deleted ancestor is named; a list of input items, which nobody continues from, begins after it."""
     for name, parent in (("a", None), ("b", "resp_a"), ("c", "resp_b")):
         await create(store, name, user(name), previous_response_id=parent)
         handle = await begin(store, name)
@@ -202,9 +202,11 @@ async def test_a_chain_reads_oldest_first_and_never_shorter_than_it_was(store: S
     }
     assert await store.find_items("stranger", ["msg_a"]) == {}
     await store.delete(TENANT, "resp_a")
-    for read in (store.chain, store.input_items):
-        with pytest.raises(PreviousResponseNotFound, match="resp_a"):
-            await read(TENANT, "resp_c")
+    with pytest.raises(PreviousResponseNotFound, match="resp_a"):
+        await store.chain(TENANT, "resp_c")
+    assert await store.input_items(TENANT, "resp_c") == listed[2:]
+    with pytest.raises(NotFound, match="resp_a"):
+        await store.input_items(TENANT, "resp_a")
 
 
 async def test_a_long_chain_is_one_query(store: Store) -> None:

@@ -232,6 +232,26 @@ async def test_silent_responses_are_leased_to_one_sweeper(open_another: Open) ->
     assert await stores[0].stale(silent_since=soon, limit=10, lease_until=later) == []
 
 
+async def test_a_silent_response_that_was_looked_after_rests_for_as_long_as_it_was_silent(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An hour at most, never shorter than its lease; a run that waits for days is not signalled every half minute."""
+    clock = [1_000.0]
+    monkeypatch.setattr("outlast.store.sql.time.time", lambda: clock[0])
+    await create(store, "a")
+
+    async def rests(silent: float) -> float:
+        clock[0] = 1_000.0 + silent
+        assert await store.stale(silent_since=clock[0], limit=1, lease_until=clock[0] + 30)
+        await store.rest(TENANT, "resp_a")
+        start = clock[0]
+        while not await store.stale(silent_since=clock[0], limit=1, lease_until=clock[0]):
+            clock[0] += 10
+        return clock[0] - start
+
+    assert [await rests(silent) for silent in (20.0, 60.0, 240.0, 86_400.0)] == [30, 60, 240, 3_600]
+
+
 async def test_parked_runs_are_leased_alike(store: Store) -> None:
     """With who they are parked on."""
     await park(store, "a", ask("mcpr_1"))

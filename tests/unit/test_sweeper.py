@@ -1,14 +1,18 @@
 """The sweeper over a real store and a Temporal that says what a test wants."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import pytest
 
 from outlast.contracts import RunInput, Timeouts
+from outlast.loop import decide
+from outlast.loop.state import RunState
+from outlast.protocol.errors import Unavailable
+from outlast.protocol.json import JsonObject
 from outlast.store import sql
-from outlast.store.base import Commit
+from outlast.store.base import Commit, Ending
 from outlast.store.port import Store
 from outlast.store.sqlite import open_store
 from outlast.sweeper import Sweeper
@@ -18,10 +22,13 @@ from tests.support.store_world import TENANT
 
 @dataclass
 class Temporal:
-    """What Temporal says of every workflow, and what it was asked. `away`: it does not answer."""
+    """What Temporal says of every workflow, and what it was asked. `away`: it does not answer; `lost`: nor does it
+    describe a run, which the sweeper learns in the middle of a sweep."""
 
     running: bool | None = True
     away: bool = False
+    lost: bool = False
+    cancelled: list[str] = field(default_factory=list)
     started: list[str] = field(default_factory=list)
     signals: list[tuple[str, str]] = field(default_factory=list)
 
@@ -37,12 +44,14 @@ class Temporal:
         return True
 
     async def cancel(self, workflow_id: str) -> None:
-        raise AssertionError("nothing is to be cancelled")
+        self.cancelled.append(workflow_id)
 
     async def healthy(self) -> bool:
         return not self.away
 
     async def is_running(self, workflow_id: str) -> bool | None:
+        if self.lost:
+            raise Unavailable("Temporal did not answer.")
         return self.running
 
 
@@ -134,3 +143,39 @@ async def test_content_that_was_not_to_be_kept_is_purged_while_temporal_is_away(
     clock.now += 61
     assert await Sweeper(store, Temporal(away=True), Timeouts(), clock=clock.time).sweep() == 0
     assert await store.get(TENANT, "resp_a") is None
+
+
+async def test_a_sweep_cut_short_delays_its_row_by_its_lease_only(store: Store, clock: Clock) -> None:
+    """Killed, or left by Temporal, between the lease and the mending: the row had been silent for a day."""
+    temporal = Temporal(running=None, lost=True)
+    await world.create(store, "a", run_state=_first_state("resp_a"))
+    clock.now += 86_400
+    sweeper = Sweeper(store, temporal, Timeouts(), clock=clock.time)
+    with pytest.raises(Unavailable):
+        await sweeper.sweep()
+    temporal.lost = False
+    assert await looks(sweeper, clock, 60) == [30]
+    assert temporal.started == ["resp_a"]
+
+
+async def test_a_cancel_that_temporal_did_not_take_is_repeated_until_the_run_is_closed(
+    store: Store, clock: Clock
+) -> None:
+    """Every lease; not for a response that ended by itself, and not after."""
+    temporal = Temporal()
+    sweeper = Sweeper(store, temporal, Timeouts(), clock=clock.time)
+    await world.create(store, "a", mode="wait")
+    await world.end(store, "a", Ending("cancelled", stop=True))
+    await world.create(store, "b")
+    await world.end(store, "b", Ending("failed"))
+    await looks(sweeper, clock, 65)
+    assert temporal.cancelled == ["resp_a"] * 3
+    temporal.running = False
+    await looks(sweeper, clock, 30)
+    temporal.running = True
+    await looks(sweeper, clock, 100)
+    assert temporal.cancelled == ["resp_a"] * 3
+
+
+def _first_state(response_id: str) -> JsonObject:
+    return asdict(decide.initial(RunState(response_id=response_id)))

@@ -13,7 +13,20 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.postgresql import asyncpg
 
 from outlast.protocol.errors import ConfigurationError, InternalError, Unavailable
-from outlast.store import appending, asking, conversations, creating, ending, private, reading, records, repair, turns
+from outlast.store import (
+    appending,
+    asking,
+    conversations,
+    creating,
+    ending,
+    idempotency,
+    private,
+    purging,
+    reading,
+    records,
+    repair,
+    turns,
+)
 from outlast.store.scripting import Query, Script, Statement, lit
 from outlast.store.sealed import Sealed, load_sealer
 from outlast.store.sqlite import open_store
@@ -23,7 +36,20 @@ from tests.support.store_world import create
 
 
 def _queries() -> Iterator[Query]:
-    for module in (appending, asking, conversations, creating, ending, private, reading, records, repair, turns):
+    for module in (
+        appending,
+        asking,
+        conversations,
+        creating,
+        ending,
+        idempotency,
+        private,
+        purging,
+        reading,
+        records,
+        repair,
+        turns,
+    ):
         for value in vars(module).values():
             several = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else [value]
             yield from (each for each in several if isinstance(each, Query))

@@ -11,6 +11,8 @@ def upgrade() -> None:
     """Apply."""
     _conversations()
     _private()
+    _repeats()
+    _deleting()
 
 
 def _conversations() -> None:
@@ -74,8 +76,37 @@ def _private() -> None:
         "blob_refs",
         sa.Column("tenant", sa.Text(), nullable=False),
         sa.Column("hash", sa.Text(), nullable=False),
-        sa.Column("response_id", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("tenant", "hash", "response_id"),
+        sa.Column("owner", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("tenant", "hash", "owner"),
         sqlite_with_rowid=False,
     )
-    op.create_index("blob_refs_by_response", "blob_refs", ["tenant", "response_id"])
+    op.create_index("blob_refs_by_owner", "blob_refs", ["tenant", "owner"])
+
+
+def _repeats() -> None:
+    op.create_table(
+        "idempotency_keys",
+        sa.Column("tenant", sa.Text(), nullable=False),
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("body_hash", sa.LargeBinary(), nullable=False),
+        sa.Column("response_id", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("tenant", "key"),
+    )
+    op.create_index("idempotency_keys_by_age", "idempotency_keys", ["created_at"])
+    op.add_column("responses", sa.Column("origin", sa.LargeBinary(), nullable=True))
+    _partial("responses_by_origin", "responses", ["tenant", "origin", "created_at"], "origin IS NOT NULL")
+
+
+def _deleting() -> None:
+    _partial("responses_deleted", "responses", ["sweep_after"], "status = 'deleted'")
+    _partial("responses_by_age", "responses", ["created_at"], "store = 1")
+    _partial(
+        "responses_by_previous", "responses", ["tenant", "previous_response_id"], "previous_response_id IS NOT NULL"
+    )
+    _partial("runs_stopping", "runs", ["sweep_after"], "state = 'stopping'")
+
+
+def _partial(name: str, table: str, columns: list[str], where: str) -> None:
+    condition = sa.text(where)
+    op.create_index(name, table, columns, sqlite_where=condition, postgresql_where=condition)
