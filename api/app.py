@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from api import errors, openapi
 from api.edge import Edge
 from api.liveness import Liveness
-from api.routes import approvals, ops, responses, websocket
+from api.routes import approvals, conversations, ops, responses, websocket
 from api.services import ApprovalDefaults, Catalog, Services
 
 __all__ = ["ApprovalDefaults", "Catalog", "Services", "create_app"]
@@ -25,6 +25,7 @@ def create_app(services: Services) -> FastAPI:
     app.state.services = services
     app.state.liveness = Liveness(services.store, services.clock)
     app.include_router(responses.router)
+    app.include_router(conversations.router)
     app.include_router(approvals.router)
     app.include_router(ops.router)
     app.include_router(websocket.router)

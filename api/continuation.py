@@ -3,8 +3,8 @@
 A decision executes the stored call; nothing of the request but the verdict is used. Which asks are meant:
 
 * chained: those the previous response lists. A decision on an ask that a newer response lists is stale.
-* stateless: those listed by the response whose asks are decided, or stand at the end of the input. Only the ids count;
-  what the client says about the call is not looked at.
+* stateless, or in a conversation: those listed by the response whose asks are decided, or stand at the end of what was
+  said. Only the ids count; what the client says about the call is not looked at.
 
 Decisions made elsewhere meanwhile are used as well, and stored as hidden inputs, so that the chain shows them to the
 model. A request that decides nothing, here or there, is a branch: no claim, the gate stays. Contradictions, used and
@@ -13,6 +13,7 @@ expired asks are refused by the store, inside the transaction that takes them: o
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from api.asks import asks_now
 from api.deps import Principal
@@ -21,11 +22,11 @@ from outlast.loop.state import call_names
 from outlast.protocol import building, ids
 from outlast.protocol.errors import ApprovalAlreadyDecided, ApprovalMismatch, Forbidden, InvalidRequest
 from outlast.protocol.events import WireEvent
-from outlast.protocol.items import Item, McpApprovalRequest, McpApprovalResponse
+from outlast.protocol.items import Item, McpApprovalRequest, McpApprovalResponse, parse_item
 from outlast.protocol.json import JsonObject
 from outlast.protocol.requests import CreateResponse
 from outlast.protocol.tools import McpTool
-from outlast.store.base import Approval, CallRow, DecisionRequest, ResponseRecord
+from outlast.store.base import Approval, CallRow, DecisionRequest, ResponseRecord, StoredItem
 from outlast.store.port import Store
 
 _VERDICTS = {"approved": True, "denied": False}
@@ -114,11 +115,18 @@ def _row(
 
 
 async def plan(
-    request: CreateResponse, previous: ResponseRecord | None, caller: Principal, store: Store, now: float
+    request: CreateResponse,
+    previous: ResponseRecord | None,
+    caller: Principal,
+    store: Store,
+    now: float,
+    *,
+    told: Sequence[StoredItem] = (),
 ) -> Plan:
-    """Raises: InvalidRequest (unknown, foreign, stale), ApprovalAlreadyDecided, ApprovalMismatch, Forbidden."""
+    """`told`: the conversation before the input. Raises: InvalidRequest (unknown, foreign, stale),
+    ApprovalAlreadyDecided, ApprovalMismatch, Forbidden."""
     verdicts = {decision.approval_request_id: decision for decision in policy.split_decisions(request.input).decisions}
-    listed_by = previous.id if previous is not None else await _listing(request.input, verdicts, caller, store)
+    listed_by = previous.id if previous is not None else await _listing(told, request.input, verdicts, caller, store)
     if listed_by is None:
         return Plan()
     # An ask of wait mode holds up its own response and was used there.
@@ -158,25 +166,29 @@ async def plan(
 
 
 async def _listing(
-    items: Sequence[Item], verdicts: Mapping[str, McpApprovalResponse], caller: Principal, store: Store
+    told: Sequence[StoredItem],
+    items: Sequence[Item],
+    verdicts: Mapping[str, McpApprovalResponse],
+    caller: Principal,
+    store: Store,
 ) -> str | None:
-    """The response whose asks a stateless input continues; None: it continues none."""
+    """The response whose asks a stateless input or a conversation continues; None: it continues none."""
     for approval_id in verdicts:
         ask = await store.approval(caller.tenant, approval_id)
         if ask is None:
             raise _unknown(approval_id)
         return ask.listed_by
-    for approval_id in _trailing_asks(items):
+    for approval_id in _trailing_asks(told, items):
         ask = await store.approval(caller.tenant, approval_id)
         if ask is not None and ask.taken_by is None:
             return ask.listed_by
     return None
 
 
-def _trailing_asks(items: Sequence[Item]) -> list[str]:
-    """Asks of the input after which the model made nothing else: the end of the last response."""
+def _trailing_asks(told: Sequence[StoredItem], items: Sequence[Item]) -> list[str]:
+    """Asks after which the model made nothing else: the end of the last response."""
     found: list[str] = []
-    for item in reversed(items):
+    for item in chain(reversed(items), (parse_item(stored.item) for stored in reversed(told))):
         if isinstance(item, McpApprovalRequest):
             found.append(item.id)
         elif policy.model_made(item):

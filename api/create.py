@@ -9,7 +9,7 @@ import dataclasses
 import logging
 from collections.abc import Sequence
 
-from api import continuation, history, views
+from api import continuation, conversations, history, views
 from api.attach import Turn
 from api.continuation import Plan
 from api.deps import Principal
@@ -24,17 +24,33 @@ from outlast.protocol.events import WireEvent
 from outlast.protocol.json import JsonObject
 from outlast.protocol.requests import CreateResponse
 from outlast.protocol.tools import McpTool
-from outlast.store.base import Created, Ending, NewResponse, ResponseRecord
+from outlast.store.base import Created, Ending, IdempotencyKey, NewResponse, ResponseRecord
+from outlast.store.conversations_port import History
 
 _log = logging.getLogger(__name__)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sent:
+    """How a POST can be known again: `origin`, a hash over who sent which body; its `Idempotency-Key`."""
+
+    origin: bytes
+    key: IdempotencyKey | None = None
+
+
 async def create(
-    raw: bytes, caller: Principal, ports: Services, alive: Liveness, *, carried: Sequence[JsonObject] | None = None
+    raw: bytes,
+    caller: Principal,
+    ports: Services,
+    alive: Liveness,
+    *,
+    carried: Sequence[JsonObject] | None = None,
+    sent: Sent | None = None,
 ) -> Turn:
     """Check, write, and say how to launch. Raises: any InvalidRequest, NotFound, Forbidden, Unavailable.
 
     carried: the history behind `previous_response_id` when only the caller's connection holds it (WebSocket mode).
+    sent: what to keep of the request for its repeats, which `api.repeats` looks for before this is called.
     """
     caller.require("caller")
     request = requests.parse_create(raw, ports.limits)
@@ -42,19 +58,25 @@ async def create(
         request = requests.stitched(request, carried, ports.limits)
     ports.catalog.resolve(request.model)
     previous = await history.previous(request, caller, ports.store) if carried is None else None
-    chain = await ports.store.chain(caller.tenant, previous.id) if previous is not None else ()
-    request = await history.with_references(request, chain, caller, ports.store)
-    plan = await continuation.plan(request, previous, caller, ports.store, ports.clock())
+    turn = await conversations.before(request, caller, ports)
+    told = turn.items if turn is not None else ()
+    chain = await ports.store.chain(caller.tenant, previous.id) if previous is not None else told
+    request = await history.with_references(request, chain, caller, ports.store, ports.conversations)
+    plan = await continuation.plan(request, previous, caller, ports.store, ports.clock(), told=told)
     await history.check(request, chain, caller, ports.store, ports.catalog.capabilities(request.model))
     if not request.background:
         await alive.require()
-    new, state = _new_response(request, previous, plan, caller, ports)
+    new, state = _new_response(request, previous or turn, plan, caller, ports)
+    if sent is not None:
+        new = dataclasses.replace(new, key=sent.key, origin=sent.origin)
     try:
         created = await ports.store.create(new)
     except InvalidRequest as error:
         # The store knows rows, not the request: an ask it refuses to use came with the input.
         error.param = error.param or "input"
         raise
+    if created.repeated:
+        return Turn(created.record, bool(request.stream), None)
 
     async def launch() -> None:
         await _launch(ports, created, state)
@@ -66,7 +88,7 @@ async def create(
 
 
 def _new_response(
-    request: CreateResponse, previous: ResponseRecord | None, plan: Plan, caller: Principal, ports: Services
+    request: CreateResponse, before: ResponseRecord | History | None, plan: Plan, caller: Principal, ports: Services
 ) -> tuple[NewResponse, RunState]:
     now = ports.clock()
     response_id = ids.mint(ids.Prefix.RESPONSE)
@@ -86,7 +108,9 @@ def _new_response(
         background=background,
         store=request.stored,
         mode=state.mode.value,
-        previous_response_id=previous.id if previous is not None else None,
+        previous_response_id=before.id if isinstance(before, ResponseRecord) else None,
+        conversation_id=request.conversation,
+        conversation_end=before.end if isinstance(before, History) else None,
         credentials=credentials,
         owner=caller.key_id,
     )
@@ -95,6 +119,7 @@ def _new_response(
         inputs=requests.canonical_inputs(request, ids.mint_item),
         events=[*_opening(record), *plan.events],
         hidden_inputs=plan.hidden_inputs,
+        recalled=history.ours(request.input, ports.catalog.capabilities(request.model)),
         calls=plan.calls(response_id, fresh),
         decisions=plan.decisions,
         takes=plan.takes,

@@ -1,42 +1,73 @@
 """What a request continues: the response before it, the items it names, the history they make together."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from api.deps import Principal
 from outlast.loop import validate
 from outlast.loop.prepare import Reads
 from outlast.protocol.errors import InvalidRequest, PreviousResponseNotFound
-from outlast.protocol.items import Item, parse_item
+from outlast.protocol.items import Item, McpCall, Reasoning, parse_item
+from outlast.protocol.json import JsonObject
 from outlast.protocol.requests import CreateResponse
 from outlast.store.base import ResponseRecord, StoredItem
+from outlast.store.conversations_port import Conversations
 from outlast.store.port import Store
 
 
 async def with_references(
-    request: CreateResponse, chain: Sequence[StoredItem], caller: Principal, store: Store
+    request: CreateResponse,
+    chain: Sequence[StoredItem],
+    caller: Principal,
+    store: Store,
+    conversations: Conversations,
 ) -> CreateResponse:
     """The request with references replaced by what they name. Raises: NotFound naming an unknown id."""
     wanted = validate.references(request.input)
     if not wanted:
         return request
-    found = await store.find_items(caller.tenant, wanted)
+    found = await items_named(wanted, caller, store, conversations)
     present = {str(stored.item.get("id")) for stored in chain}
     return request.model_copy(update={"input": validate.resolve(request.input, found, present=present)})
+
+
+async def items_named(
+    item_ids: Sequence[str], caller: Principal, store: Store, conversations: Conversations
+) -> Mapping[str, JsonObject]:
+    """Stored items by id, wherever they are; unknown ids are missing."""
+    found = await store.find_items(caller.tenant, item_ids)
+    missing = [item_id for item_id in item_ids if item_id not in found]
+    return {**found, **(await conversations.find_items(caller.tenant, missing))} if missing else found
 
 
 async def check(
     request: CreateResponse, chain: Sequence[StoredItem], caller: Principal, store: Store, reads: Reads
 ) -> None:
     """Everything a model would be shown, stored and sent, checked as one. Raises: InvalidRequest."""
-    history = [parse_item(stored.item) for stored in chain if stored.done]
+    history = [parse_item(stored.whole) for stored in chain if stored.done]
     interrupted = await _interrupted(chain, request.input, caller, store)
-    validate.validate(history, request.input, upstream=reads, interrupted=interrupted)
+    before = "previous_response_id" if request.conversation is None else "conversation"
+    validate.validate(history, request.input, upstream=reads, interrupted=interrupted, before=before)
+
+
+def ours(inputs: Sequence[Item], reads: Reads) -> list[str]:
+    """Ids of sent items that may be copies of ours and have more to them than clients are shown: reasoning an OpenAI
+    server sealed, gateway calls whose tool returned images."""
+    found: list[str] = []
+    for item in inputs:
+        match item:
+            case McpCall(id=str(item_id)):
+                found.append(item_id)
+            case Reasoning(id=str(item_id), encrypted_content=None) if reads.encrypted_reasoning:
+                found.append(item_id)
+            case _:
+                pass
+    return found
 
 
 async def _interrupted(
     chain: Sequence[StoredItem], inputs: Sequence[Item], caller: Principal, store: Store
 ) -> set[str]:
-    """Calls nobody has to answer: those of responses that did not complete."""
+    """Calls nobody has to answer: those of responses that did not complete or are left in a conversation only."""
     answered = {getattr(item, "call_id", None) for item in inputs}
     answered |= {stored.item.get("call_id") for stored in chain if str(stored.item.get("type")).endswith("_output")}
     open_calls: dict[str, set[str]] = {}
@@ -47,7 +78,7 @@ async def _interrupted(
     found: set[str] = set()
     for response_id, call_ids in open_calls.items():
         record = await store.get(caller.tenant, response_id)
-        if record is not None and record.status != "completed":
+        if record is None or record.status != "completed":
             found |= call_ids
     return found
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
+from outlast.protocol.conversations import MAX_ITEMS, Metadata
 from outlast.protocol.json import JsonObject
 from outlast.protocol.requests import CreateResponse
 
@@ -43,9 +44,31 @@ class Verdict(BaseModel):
     reason: str | None = None
 
 
+class Conversation(BaseModel):
+    """`POST /v1/conversations`."""
+
+    items: list[JsonObject] | None = Field(default=None, max_length=MAX_ITEMS)
+    metadata: Metadata | None = None
+
+
+class ConversationChange(BaseModel):
+    """`POST /v1/conversations/{id}`."""
+
+    metadata: Metadata | None
+
+
+class ConversationItems(BaseModel):
+    """`POST /v1/conversations/{id}/items`."""
+
+    items: list[JsonObject] = Field(max_length=MAX_ITEMS)
+
+
 BODIES: Mapping[tuple[str, str], type[BaseModel]] = {
     ("/v1/responses", "post"): CreateResponse,
     ("/v1/approvals/{approval_id}", "post"): Verdict,
+    ("/v1/conversations", "post"): Conversation,
+    ("/v1/conversations/{conversation_id}", "post"): ConversationChange,
+    ("/v1/conversations/{conversation_id}/items", "post"): ConversationItems,
 }
 
 

@@ -9,6 +9,7 @@ from outlast.contracts import Timeouts
 from outlast.loop.prepare import Reads
 from outlast.loop.state import ApprovalMode
 from outlast.protocol.requests import RequestLimits
+from outlast.store.conversations_port import Conversations
 from outlast.store.port import Store
 
 
@@ -41,6 +42,7 @@ class Services:
     """All of them. `clock`: unix seconds; `ui_url`: of Temporal's UI, None when there is none to point at."""
 
     store: Store
+    conversations: Conversations
     runs: RunsPort
     catalog: Catalog
     limits: RequestLimits

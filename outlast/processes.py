@@ -151,6 +151,7 @@ def _services(opened: Ports, ui_url: str | None) -> Services:
     settings, limits = opened.settings, opened.settings.limits
     return Services(
         store=opened.store,
+        conversations=opened.store.conversations,
         runs=opened.runs,
         catalog=opened.catalog,
         limits=RequestLimits(

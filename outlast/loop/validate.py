@@ -53,14 +53,20 @@ def resolve(
 
 
 def validate(
-    history: Sequence[Item], inputs: Sequence[Item], *, upstream: Reads, interrupted: Collection[str] = ()
+    history: Sequence[Item],
+    inputs: Sequence[Item],
+    *,
+    upstream: Reads,
+    interrupted: Collection[str] = (),
+    before: str = "previous_response_id",
 ) -> None:
-    """Refuse what cannot become a transcript. `history`: the stored chain, oldest first; `interrupted`: call ids of
-    calls whose response failed, was cancelled or is incomplete, which need no output. Raises: InvalidRequest."""
+    """Refuse what cannot become a transcript. `history`: the stored chain, oldest first; `before`: the parameter that
+    brought it; `interrupted`: call ids of calls whose response failed, was cancelled or is incomplete, which need no
+    output. Raises: InvalidRequest."""
     calls: list[FunctionCall | CustomToolCall] = []
     outputs: list[FunctionCallOutput | CustomToolCallOutput] = []
     answered: set[str] = set()
-    for item, param in _places(history, inputs):
+    for item, param in _places(history, inputs, before):
         if not upstream.images:
             _refuse_images(item, param)
         match item:
@@ -90,9 +96,9 @@ def _refuse_silence(items: Sequence[Item], upstream: Reads) -> None:
         raise InvalidRequest("'input' has nothing a model could read: add a message.", param="input")
 
 
-def _places(history: Sequence[Item], inputs: Sequence[Item]) -> Iterator[tuple[Item, str]]:
+def _places(history: Sequence[Item], inputs: Sequence[Item], before: str) -> Iterator[tuple[Item, str]]:
     """Every item with the parameter that brought it."""
-    yield from ((item, "previous_response_id") for item in history)
+    yield from ((item, before) for item in history)
     yield from ((item, f"input[{index}]") for index, item in enumerate(inputs))
 
 
@@ -116,7 +122,7 @@ def _refuse_images(item: Item, param: str) -> None:
             return
     for index, part in enumerate(parts):
         if part.get("type") == "input_image":
-            full = param if param == "previous_response_id" else f"{param}.{where}[{index}]"
+            full = f"{param}.{where}[{index}]" if param.startswith("input[") else param
             raise InvalidRequest(f"This model does not read images: remove the image part at '{full}'.", param=full)
 
 

@@ -34,13 +34,19 @@ def parse_input(raw: object, *, max_items: int) -> tuple[Item, ...]:
         case str():
             return (_parse({"type": "message", "role": "user", "content": raw}, "input", content="input"),)
         case list():
-            if len(raw) > max_items:
-                raise InvalidRequest(
-                    f"'input' has {len(raw)} items: at most {max_items} are allowed (limits.max_items).", param="input"
-                )
-            return tuple(_parse(item, f"input[{index}]") for index, item in enumerate(raw))
+            return parse_items(raw, "input", max_items=max_items, setting="limits.max_items")
         case _:
             raise invalid.wrong_type("input", "a string or an array of items", raw)
+
+
+def parse_items(raw: object, param: str, *, max_items: int, setting: str | None = None) -> tuple[Item, ...]:
+    """Canonical items of a list. `setting`: where the limit is. Raises: InvalidRequest, UnsupportedFeature."""
+    if not isinstance(raw, list):
+        raise invalid.wrong_type(param, "an array of items", raw)
+    if len(raw) > max_items:
+        where = "" if setting is None else f" ({setting})"
+        raise InvalidRequest(f"'{param}' has {len(raw)} items: at most {max_items} are allowed{where}.", param=param)
+    return tuple(_parse(item, f"{param}[{index}]") for index, item in enumerate(raw))
 
 
 def _parse(raw: object, param: str, *, content: str | None = None) -> Item:

@@ -299,7 +299,10 @@ def stitched(request: CreateResponse, carried: Sequence[JsonObject], limits: Req
 def echo(request: CreateResponse) -> JsonObject:
     """What the record keeps of the request: what was given, without input and without the secrets of MCP tools."""
     body = request.model_dump(
-        exclude_unset=True, exclude={"input", "tools", "stream", "stream_options", "conversation"}, by_alias=True, warnings="error"
+        exclude_unset=True,
+        exclude={"input", "tools", "stream", "stream_options", "conversation"},
+        by_alias=True,
+        warnings="error",
     )
     given = {key: value for key, value in body.items() if value is not None}
     if request.tools:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from outlast.protocol import json
 from outlast.protocol.errors import ConversationLocked, NotFound
-from outlast.store import records
+from outlast.store import private, records
 from outlast.store.base import ResponseRecord, StoredItem
 from outlast.store.scripting import Batch, Params, Query, Row, Script, Statement, lit
 from outlast.store.tables import approvals, conversation_items, conversations, items, responses
@@ -68,6 +68,9 @@ _needed = (
     .exists()
 )
 _FORGET = Query(sa.delete(conversation_items).where(ITEMS, _m.removed_at.is_not(None), sa.not_(_needed)))
+_PRIVATE = Query(
+    sa.select(_m.private).where(_m.tenant == _tenant, _m.conversation_id == sa.bindparam("id"), _m.private.is_not(None))
+)
 _TURN_ITEMS = Query(
     sa.select(_i.side, _i.item_id, _i.data, _i.hidden, _i.private)
     .where(_i.tenant == _tenant, _i.response_id == sa.bindparam("id"), _i.done == lit(1))
@@ -86,9 +89,9 @@ def key(tenant: str, conversation_id: str) -> dict[str, object]:
     return {"tenant": tenant, "conversation": conversation_id}
 
 
-def unknown(conversation_id: str) -> NotFound:
-    """No such conversation, for whoever asks."""
-    return NotFound(f"Conversation with id '{conversation_id}' not found.", param="conversation")
+def unknown(conversation_id: str, param: str = "conversation_id") -> NotFound:
+    """No such conversation, for whoever asks. `param`: where its id was given, the path by default."""
+    return NotFound(f"Conversation with id '{conversation_id}' not found.", param=param)
 
 
 def turn_of(tenant: str, conversation_id: str) -> Script[str | None]:
@@ -121,7 +124,7 @@ def join(record: ResponseRecord) -> Script[None]:
         return
     rows = yield Statement(_LOCK_POSITION, key(record.tenant, record.conversation_id))
     if not rows:
-        raise unknown(record.conversation_id)
+        raise unknown(record.conversation_id, "conversation")
     turn = yield from turn_of(record.tenant, record.conversation_id)
     if turn is not None or rows[0][0] != record.conversation_end:
         raise locked(turn)
@@ -154,6 +157,7 @@ def append(record: ResponseRecord) -> Script[None]:
     if asks:
         yield Batch(REMOVE, [named | {"item": item_id, "at": first} for item_id in asks])
     yield Batch(INSERT_ITEM, [_copy(record, row, first + offset) for offset, row in enumerate(rows)])
+    yield from private.refer(record.tenant, record.conversation_id, [records.opened(row[4]) for row in rows])
 
 
 def _took(record: ResponseRecord) -> Script[bool]:
@@ -179,7 +183,7 @@ def _shell(data: bytes) -> bool:
 
 
 def _copy(record: ResponseRecord, row: Row, position: int) -> Params:
-    side, item_id, data, hidden, private = row
+    side, item_id, data, hidden, part = row
     return {
         "tenant": record.tenant,
         "conversation_id": record.conversation_id,
@@ -189,7 +193,7 @@ def _copy(record: ResponseRecord, row: Row, position: int) -> Params:
         "hidden": hidden,
         "side": side,
         "response_id": record.id,
-        "private": private,
+        "private": part,
     }
 
 
@@ -197,6 +201,7 @@ def forget(tenant: str, conversation_id: str | None) -> Script[None]:
     """Delete for good what was taken out and no response was made from, or none any more."""
     if conversation_id is not None:
         yield Statement(_FORGET, key(tenant, conversation_id))
+        yield from private.forget(tenant, conversation_id, _PRIVATE)
 
 
 def posted(tenant: str, conversation_id: str, found: Sequence[dict[str, object]], first: int) -> Batch:

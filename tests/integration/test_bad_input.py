@@ -48,7 +48,7 @@ def rows(folder: Path) -> Mapping[str, int]:
 
 REFUSED: list[tuple[dict[str, Any], str | None, str | None, str]] = [
     # What this version does not serve, by name.
-    ({"conversation": "conv_1"}, "conversation", "unsupported_feature", "previous_response_id"),
+    ({"conversation": "thread_1"}, "conversation", "invalid_value", "conv"),
     ({"context_management": [{"type": "compaction"}]}, "context_management", "unsupported_feature", "ompaction"),
     ({"prompt": {"id": "pmpt_1"}}, "prompt", "unsupported_feature", "instructions"),
     *(

@@ -15,7 +15,7 @@ from api.deps import Principal, principal
 from outlast.contracts import Timeouts
 from outlast.protocol.requests import RequestLimits
 from outlast.store.port import Store
-from outlast.store.sqlite import open_store
+from outlast.store.sqlite import SqliteStore, open_store
 from tests.support import api_client
 from tests.support.api_client import FakeCatalog
 from tests.support.fake_runs import Activities, FakeRuns
@@ -57,7 +57,7 @@ async def by_header(connection: HTTPConnection) -> Principal:
 
 
 @pytest.fixture(scope="session")
-async def store(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Store]:
+async def store(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SqliteStore]:
     """One file for all tests of this folder: ids never meet."""
     folder = tmp_path_factory.mktemp("store")
     opened = await open_store(folder / "outlast.db", folder / "secrets.key")
@@ -69,12 +69,13 @@ Configure = Callable[[Services], Services]
 
 
 @pytest.fixture
-async def world(store: Store, request: pytest.FixtureRequest) -> AsyncIterator[World]:
+async def world(store: SqliteStore, request: pytest.FixtureRequest) -> AsyncIterator[World]:
     """A server; a test may change its services with an indirect parameter."""
     configure: Configure = getattr(request, "param", lambda services: services)
     clock, runs = Clock(), FakeRuns()
     services = Services(
         store=store,
+        conversations=store.conversations,
         runs=runs,
         catalog=FakeCatalog(),
         limits=RequestLimits(max_body_bytes=200_000),

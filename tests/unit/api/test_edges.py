@@ -61,7 +61,7 @@ async def test_the_envelope_is_on_every_path(world: World, method: str, path: st
         (b'{"model": "demo"}', 400, "input", None),
         (b'{"model": "demo", "input": [{"type": "reasoning"}]}', 400, "input", None),
         (b'{"model": "demo", "input": "hi", "temperature": 9}', 400, "temperature", None),
-        (b'{"model": "demo", "input": "hi", "conversation": "conv_1"}', 400, "conversation", "unsupported_feature"),
+        (b'{"model": "demo", "input": "hi", "conversation": "conv_1"}', 404, "conversation", "not_found"),
         (b'{"model": "demo", "input": [{"type": "item_reference", "id": "msg_1"}]}', 404, "input[0].id", "not_found"),
         (
             b'{"model": "demo", "input": "hi", "previous_response_id": "resp_1"}',

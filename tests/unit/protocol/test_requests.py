@@ -178,7 +178,7 @@ def test_string_input_is_stored_as_one_user_message() -> None:
             "'previous_response_id' and 'conversation' cannot be used together: give one of them.",
         ),
         ({"input": []}, "input", "Missing required parameter: 'input'."),
-        ({"input": ["a"] * 4}, "input", "'input' has 4 items: at most 3 are allowed."),
+        ({"input": ["a"] * 4}, "input", "'input' has 4 items: at most 3 are allowed (limits.max_items)."),
         ({"tools": [{}] * 3}, "tools", "'tools' has 3 entries: at most 2 are allowed (limits.max_tools)."),
     ],
 )
@@ -192,7 +192,6 @@ def test_a_wrong_value_is_refused_with_its_path_and_what_to_change(
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"conversation": "conv_1"}, "conversation"),
         ({"prompt": {"id": "p"}}, "prompt"),
         ({"context_management": [{"type": "compaction"}]}, "context_management"),
         ({"moderation": {"model": "m"}}, "moderation"),
