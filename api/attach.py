@@ -18,6 +18,7 @@ from api.services import Services
 from api.sse import EventStream, Tail
 from outlast.protocol import json
 from outlast.protocol.json import JsonObject
+from outlast.protocol.requests import INCLUDE_SEALED
 from outlast.store.base import ResponseRecord
 
 # For the access log: nobody reads the answer.
@@ -26,11 +27,17 @@ _CLIENT_GONE = 499
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A response whose row is written. `launch` starts or wakes its run; it raises what the client is answered."""
+    """A response whose row is written. `launch` starts or wakes its run; it raises what the client is answered. None:
+    another request has made it, and this client joins it from its first event."""
 
     record: ResponseRecord
     stream: bool
-    launch: Callable[[], Awaitable[None]]
+    launch: Callable[[], Awaitable[None]] | None
+
+    async def begin(self) -> None:
+        """Launch what is not running."""
+        if self.launch is not None:
+            await self.launch()
 
 
 async def answer(turn: Turn, ports: Services, receive: Receive) -> Response:
@@ -38,14 +45,15 @@ async def answer(turn: Turn, ports: Services, receive: Receive) -> Response:
     record = turn.record
     headers = {RESPONSE_ID_HEADER: record.id}
     if record.background and not turn.stream:
-        await turn.launch()
-        return Json(views.response_json(record, ()), headers=headers)
+        await turn.begin()
+        output = await _output(record, ports) if turn.launch is None else ()
+        return Json(views.response_json(record, output), headers=headers)
     # From the first event also for JSON: the log's tail in memory begins there, a later start would read rows.
     tail = Tail(ports.store.follow(record.tenant, record.id, -1))
     reader = Reader(ports, record)
     try:
         tail.reach()
-        await turn.launch()
+        await turn.begin()
         if turn.stream:
             return await _stream(tail, reader, headers)
         result = await _unless_gone(_result(tail, reader), record, receive)
@@ -56,6 +64,12 @@ async def answer(turn: Turn, ports: Services, receive: Receive) -> Response:
     await tail.aclose()
     await reader.leave()
     return Response(status_code=_CLIENT_GONE) if result is None else Json(result, headers=headers)
+
+
+async def _output(record: ResponseRecord, ports: Services) -> Sequence[JsonObject]:
+    """What a response has come to, as its request wants to see it."""
+    sealed = INCLUDE_SEALED in (record.request.get("include") or ())
+    return await ports.store.output(record.tenant, record.id, sealed=sealed)
 
 
 async def _unless_gone(

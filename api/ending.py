@@ -29,7 +29,7 @@ async def delete(ports: Services, record: ResponseRecord) -> None:
 
 
 async def _stop(ports: Services, record: ResponseRecord) -> ResponseRecord:
-    ended, won = await ports.store.end(record.tenant, record.id, Ending("cancelled"))
+    ended, won = await ports.store.end(record.tenant, record.id, Ending("cancelled", stop=True))
     if ended is None:
         raise NotFound(f"Response with id '{record.id}' not found.", param="response_id")
     if won:
@@ -41,5 +41,5 @@ async def _tell(ports: Services, workflow_id: str) -> None:
     try:
         await ports.runs.cancel(workflow_id)
     except Unavailable:
-        # The row has ended: whatever the run still does is refused by the store.
+        # The row has ended: whatever the run still does is refused by the store. The sweeper says it again.
         _log.warning("could not tell run %s that it was cancelled", workflow_id)

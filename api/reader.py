@@ -1,11 +1,27 @@
-"""The one reader of a response that is not stored: while it is attached the response lives, and no longer."""
+"""Readers of a response that is not stored: while one is attached the response lives, and no longer.
+
+There is one, unless its client has sent the request again before it was noticed that the first connection is lost.
+"""
 
 import asyncio
 import contextlib
+from collections import Counter
 
 from api.services import Services
 from outlast.protocol.errors import Unavailable
 from outlast.store.base import READER_LEASE, Ending, ResponseRecord
+
+# Readers of this process by (tenant, response id).
+_attached: Counter[tuple[str, str]] = Counter()
+
+
+def attached(record: ResponseRecord) -> bool:
+    """Whether somebody reads this unstored response here; who attaches at once keeps it alive."""
+    return _attached[_key(record)] > 0
+
+
+def _key(record: ResponseRecord) -> tuple[str, str]:
+    return record.tenant, record.id
 
 
 class Reader:
@@ -14,7 +30,10 @@ class Reader:
     def __init__(self, ports: Services, record: ResponseRecord) -> None:
         self.ports = ports
         self.record = record
-        self._lease = None if record.store else asyncio.create_task(self._renew())
+        self._lease = None
+        if not record.store:
+            _attached[_key(record)] += 1
+            self._lease = asyncio.create_task(self._renew())
 
     async def leave(self) -> None:
         """The client has everything or is gone: end what still runs, keep nothing. Stored responses go on."""
@@ -23,12 +42,16 @@ class Reader:
         self._lease.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._lease
+        _attached[_key(self.record)] -= 1
+        if attached(self.record):
+            return
+        del _attached[_key(self.record)]
         # A request cut off here must still be cleaned up after; the sweeper is for a process that died.
         await asyncio.shield(self._forget())
 
     async def _forget(self) -> None:
         store, record = self.ports.store, self.record
-        ended, won = await store.end(record.tenant, record.id, Ending("cancelled"))
+        ended, won = await store.end(record.tenant, record.id, Ending("cancelled", stop=True))
         if won and ended is not None:
             with contextlib.suppress(Unavailable):
                 await self.ports.runs.cancel(ended.workflow_id)

@@ -143,7 +143,7 @@ class Connection:
         reader = Reader(self._ports, record)
         try:
             tail.reach()
-            await (turn.launch() if wanted.generate else self._prepare_only(turn))
+            await (turn.begin() if wanted.generate else self._prepare_only(turn))
             if await self._deliver(tail, lane) == events.FAILED:
                 self._forget(wanted.previous)
             else:
@@ -189,7 +189,7 @@ class Connection:
         if record.store:
             return None
         chain = await self._ports.store.chain(record.tenant, record.id)
-        return _Held(record.id, [stored.item for stored in chain if stored.done])
+        return _Held(record.id, [stored.whole for stored in chain if stored.done])
 
     def _forget(self, response_id: object) -> None:
         for lane in self._lanes.values():

@@ -5,18 +5,19 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from api import attach, body, create, ending, paging
+from api import attach, body, ending, paging, repeats
 from api.deps import Alive, Caller, Ports
 from api.errors import Json
 from api.services import Services
 from api.sse import EventStream, Tail, nothing_left
 from api.views import response_json
 from outlast.protocol.errors import NotFound
+from outlast.protocol.requests import INCLUDE_SEALED
 from outlast.store.base import ResponseRecord
 
 router = APIRouter(prefix="/v1/responses", tags=["responses"])
 
-# Accepted as the API documents it; everything an item has is in it anyway.
+# Sealed reasoning is shown only to who asks; whatever else an item has is in it anyway.
 Include = Annotated[list[str] | None, Query(alias="include[]")]
 
 
@@ -24,7 +25,7 @@ Include = Annotated[list[str] | None, Query(alias="include[]")]
 async def create_response(request: Request, caller: Caller, ports: Ports, alive: Alive) -> Response:
     """Create a response: JSON, an event stream (`stream`), or at once (`background`)."""
     raw = await body.read(request, ports.limits.max_body_bytes)
-    turn = await create.create(raw, caller, ports, alive)
+    turn = await repeats.create_once(raw, request.headers, caller, ports, alive)
     return await attach.answer(turn, ports, request.receive)
 
 
@@ -44,7 +45,7 @@ async def get_response(
         if record.ended and after >= record.next_sequence - 1:
             return nothing_left()
         return EventStream(Tail(ports.store.follow(caller.tenant, response_id, after)), after=after)
-    output = await ports.store.output(caller.tenant, response_id)
+    output = await ports.store.output(caller.tenant, response_id, sealed=_sealed(include))
     waiting = record.mode == "wait" and not record.ended
     asks = await ports.store.approvals(caller.tenant, status="pending", response_id=response_id) if waiting else ()
     return Json(response_json(record, output, asks))
@@ -77,11 +78,15 @@ async def list_input_items(
 ) -> Response:
     """What the response was made from, the chain before it included."""
     await _known(ports, caller.tenant, response_id)
-    items = list(await ports.store.input_items(caller.tenant, response_id))
+    items = list(await ports.store.input_items(caller.tenant, response_id, sealed=_sealed(include)))
     if order == "desc":
         items.reverse()
     shown, more = paging.after(items, after, limit, key=lambda item: str(item.get("id")))
     return Json(paging.page(shown, has_more=more))
+
+
+def _sealed(include: list[str] | None) -> bool:
+    return INCLUDE_SEALED in (include or ())
 
 
 async def _known(ports: Services, tenant: str, response_id: str) -> ResponseRecord:

@@ -1,0 +1,90 @@
+"""Whether a `POST /v1/responses` repeats one that has made a response: then that is the answer and nothing runs again.
+
+* `Idempotency-Key`: the client's own name for a request, per tenant, kept for a day.
+* Nobody sends that; SDKs send a POST again after a lost connection, a 408, 429 or 5xx, and the official ones mark it
+  with `x-stainless-retry-count`. Such a retry of the same key, with the same bytes, is taken for what it repeats if
+  that is younger than a quarter of an hour and has not failed.
+
+A response of `store: false` can be joined while its first reader is still attached to this process, whose leaving
+would end it otherwise; afterwards there is nothing to join.
+"""
+
+import hashlib
+from collections.abc import Mapping
+
+from api import body, create, reader
+from api.attach import Turn
+from api.create import Sent
+from api.deps import Principal
+from api.liveness import Liveness
+from api.services import Services
+from outlast.protocol.errors import InvalidRequest
+from outlast.store import idempotency
+from outlast.store.base import IdempotencyKey, ResponseRecord
+
+RETRY_HEADER = "x-stainless-retry-count"
+RETRY_SECONDS = 900.0
+_MAX_KEY = 255
+
+
+async def create_once(
+    raw: bytes, headers: Mapping[str, str], caller: Principal, ports: Services, alive: Liveness
+) -> Turn:
+    """`create`, or the response that this request repeats the making of, looked for before every other check.
+
+    Raises: as `create` and `Store.by_key`; InvalidRequest for a key that is none.
+    """
+    caller.require("caller")
+    sent = _sent(raw, headers, caller)
+    found = await _made(sent, _marked(headers), caller, ports)
+    if found is not None:
+        return _join(found, raw)
+    try:
+        return await create.create(raw, caller, ports, alive, sent=sent)
+    except InvalidRequest:
+        # What refuses it may be the first request of this key, written meanwhile: it holds the conversation, has used
+        # the decision.
+        found = await _made(sent, False, caller, ports)
+        if found is None:
+            raise
+        return _join(found, raw)
+
+
+def _sent(raw: bytes, headers: Mapping[str, str], caller: Principal) -> Sent:
+    body_hash = hashlib.sha256(raw).digest()
+    origin = hashlib.sha256(body_hash + caller.key_id.encode()).digest()
+    key = headers.get(idempotency.HEADER)
+    if key is None:
+        return Sent(origin)
+    if not 1 <= len(key) <= _MAX_KEY or not key.isascii() or not key.isprintable():
+        raise InvalidRequest(
+            f"The {idempotency.HEADER} must be 1 to {_MAX_KEY} printable ASCII characters; this one has {len(key)}.",
+            param=idempotency.HEADER,
+        )
+    return Sent(origin, IdempotencyKey(key, body_hash))
+
+
+def _marked(headers: Mapping[str, str]) -> bool:
+    count = headers.get(RETRY_HEADER, "")
+    return count.isdecimal() and int(count) > 0
+
+
+async def _made(sent: Sent, marked: bool, caller: Principal, ports: Services) -> ResponseRecord | None:
+    if sent.key is not None:
+        found = await ports.store.by_key(caller.tenant, sent.key)
+        if found is not None and found.ended and not _readable(found):
+            raise idempotency.spent(found.id)
+        return found
+    if marked:
+        found = await ports.store.by_origin(caller.tenant, sent.origin, ports.clock() - RETRY_SECONDS)
+        return found if found is not None and _readable(found) else None
+    return None
+
+
+def _readable(record: ResponseRecord) -> bool:
+    return record.store or reader.attached(record)
+
+
+def _join(record: ResponseRecord, raw: bytes) -> Turn:
+    # The same bytes have been checked when they made it.
+    return Turn(record, bool(body.decode_object(raw).get("stream")), None)
