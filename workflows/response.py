@@ -11,10 +11,9 @@ Rules:
 """
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TypeVar, assert_never
 
 from temporalio import workflow
@@ -25,13 +24,8 @@ with workflow.unsafe.imports_passed_through():
     from outlast.contracts import (
         AskInput,
         CallLlmInput,
-        DecideInput,
-        Decision,
         FinishInput,
-        GateInput,
-        GateView,
         Mark,
-        ParkInput,
         Resumed,
         RunInput,
         ToolDone,
@@ -49,7 +43,6 @@ with workflow.unsafe.imports_passed_through():
         ExecuteTools,
         Finish,
         FinishOutcome,
-        GateOutcome,
         InterruptForApproval,
         LlmOutcome,
         Outcome,
@@ -61,7 +54,8 @@ with workflow.unsafe.imports_passed_through():
     )
     from outlast.protocol import json
 
-    from workflows import showing
+    from workflows import showing, steps
+    from workflows.waiting import Gate, Park
 
 T = TypeVar("T")
 
@@ -78,12 +72,9 @@ class ResponseWorkflow:
         self._model = run.model
         self._state = run.state
         self._served = [run.state.response_id]
-        self._gate_open = False
         self._parked = False
-        self._pending = 0
-        # Counts wake-ups, so that one arriving between a read and the wait is not lost.
-        self._wakes = 0
-        self._resumes: list[str] = []
+        self._gate = Gate(run)
+        self._park = Park(run)
         self._mark = Mark()
 
     @workflow.run
@@ -94,7 +85,7 @@ class ResponseWorkflow:
                 await self._respond()
                 if not self._parked:
                     break
-                resumed = await self._park()
+                resumed = await self._wait_parked()
                 if resumed.state is None:
                     break
                 self._take(resumed, resumed.state)
@@ -115,7 +106,7 @@ class ResponseWorkflow:
 
     async def _perform_next(self) -> Outcome:
         if self._state.phase is Phase.WAITING:
-            return await self._wait_at_gate()
+            return await self._gate.wait(self._state, self._show_text)
         step = next_step(self._state)
         self._show(step)
         match step:
@@ -184,12 +175,12 @@ class ResponseWorkflow:
             if is_cancelled_exception(error):
                 raise
             # Every attempt was lost: the call is recorded as failed and the run goes on.
-            done = await self._local(contracts.FAIL_CALL, call, ToolDone)
+            done = await steps.local(contracts.FAIL_CALL, call, ToolDone, timeouts)
         return done
 
     async def _interrupt(self, step: InterruptForApproval) -> AskOutcome:
         # Open before the asks are visible: a decision may arrive before this activity's answer does.
-        self._gate_open = True
+        self._gate.open = True
         may_park = (
             len(self._served) < contracts.MAX_RESPONSES_PER_RUN and not workflow.info().is_continue_as_new_suggested()
         )
@@ -203,15 +194,16 @@ class ResponseWorkflow:
         )
         self._parked = outcome.parked
         if outcome.finished is None or outcome.parked:
-            self._publish_pending(len(step.ordinals))
+            self._gate.publish(len(step.ordinals))
         else:
-            self._close_gate()
+            self._gate.close()
         return outcome
 
     async def _finish(self, ended: Ended) -> FinishOutcome:
         # Without the batch, the one part that can outgrow the limit: an oversized state must still be able to end.
         state = replace(self._state, phase=Phase.ENDING, ended=ended, batch=Batch(self._state.batch.round))
-        return await self._local(contracts.FINISH_RESPONSE, FinishInput(self._run.tenant, state), FinishOutcome)
+        request = FinishInput(self._run.tenant, state)
+        return await steps.local(contracts.FINISH_RESPONSE, request, FinishOutcome, self._run.timeouts)
 
     async def _end_after(self, error: BaseException) -> None:
         """End the response a failure or a cancellation has stopped, unless somebody has ended it."""
@@ -222,70 +214,29 @@ class ResponseWorkflow:
             kind = cause.type if isinstance(cause, ApplicationError) else None
             ended = Ended(Status.FAILED, code=kind or "step_failed")
         self._parked = False
-        self._close_gate()
+        self._gate.close()
         self._state = absorb(self._state, await _to_its_end(self._finish(ended)))
 
-    # -- waiting for people ----------------------------------------------------------------------------------------
+    # -- parked -------------------------------------------------------------------------------------------------------
 
-    async def _wait_at_gate(self) -> GateOutcome | FinishOutcome:
-        """Wait mode: until every ask of the batch is decided or a deadline decides."""
-        gate = GateInput(self._run.tenant, self._state.response_id, self._state.batch.round)
-        while True:
-            seen = self._wakes
-            view = await self._local(contracts.READ_GATE, gate, GateView)
-            if view.gone:
-                self._close_gate()
-                return FinishOutcome(Ended(Status.CANCELLED))
-            if view.pending == 0:
-                self._close_gate()
-                return GateOutcome(view.approved, view.failed, view.at)
-            self._publish_pending(view.pending)
-            asked = showing.names(self._state.batch, self._state.batch.ask)
-            self._show_text(f"Waiting for {view.pending} approval(s): {asked}")
-            await self._sleep_until_woken(seen, view.deadline_in)
-            if view.deadline_in is not None and self._wakes == seen:
-                await self._local(contracts.EXPIRE_ASKS, gate, GateView)
-
-    async def _sleep_until_woken(self, seen: int, seconds: float | None) -> None:
-        timeout = None if seconds is None else timedelta(seconds=seconds)
-        with contextlib.suppress(TimeoutError):
-            await workflow.wait_condition(
-                lambda: self._wakes > seen, timeout=timeout, timeout_summary="approval deadline"
-            )
-
-    async def _park(self) -> Resumed:
+    async def _wait_parked(self) -> Resumed:
         """Wait until a continuation takes this run, or the park time is over. Nothing is open meanwhile."""
         self._show_text("Parked: waiting for an approval and the caller's next request.")
         try:
-            return await self._until_taken(workflow.now() + timedelta(seconds=self._run.timeouts.park))
+            return await self._park.taken(self._state.response_id)
         except (FailureError, asyncio.CancelledError) as error:
             if not is_cancelled_exception(error):
                 raise
             # A row that still offers this run would send its next caller here. Who has taken it already ends with it.
-            left = await self._leave_park(None)
+            left = await self._park.leave(self._state.response_id, None)
             if left.state is not None:
                 self._take(left, left.state)
                 await self._end_after(error)
             raise
 
-    async def _until_taken(self, end: datetime) -> Resumed:
-        while True:
-            # A wake-up nobody's row confirms must not make the park longer.
-            left = max(end - workflow.now(), timedelta())
-            with contextlib.suppress(TimeoutError):
-                await workflow.wait_condition(lambda: bool(self._resumes), timeout=left, timeout_summary="park time")
-            resumed = await self._leave_park(self._resumes.pop(0) if self._resumes else None)
-            if resumed.state is not None or resumed.closed:
-                return resumed
-
-    async def _leave_park(self, by: str | None) -> Resumed:
-        return await self._local(
-            contracts.LEAVE_PARK, ParkInput(self._run.tenant, self._state.response_id, by), Resumed
-        )
-
     def _take(self, resumed: Resumed, state: RunState) -> None:
         self._parked = False
-        self._close_gate()
+        self._gate.close()
         self._state = state
         self._model = resumed.model
         self._served = [*self._served, state.response_id][-contracts.MAX_RESPONSES_PER_RUN :]
@@ -298,12 +249,12 @@ class ResponseWorkflow:
     @workflow.signal(name=contracts.SIGNAL_RESUME, description="Outlast: a continuation has taken this parked run.")
     def on_resume(self, response_id: str) -> None:
         """Wake for the next response; repeated and stale ones are answered by the row."""
-        self._resumes.append(response_id)
+        self._park.resumes.append(response_id)
 
     @workflow.signal(name=contracts.SIGNAL_DECIDED, description="Outlast: an approval was decided; read the row.")
     def on_decided(self, approval_id: str) -> None:
         """Wake at the gate."""
-        self._wakes += 1
+        self._gate.wakes += 1
 
     @workflow.signal(name=contracts.SIGNAL_PROGRESS, description="Outlast: a durable progress mark of a long step.")
     def on_progress(self, mark: Mark) -> None:
@@ -324,11 +275,11 @@ class ResponseWorkflow:
     async def decide(self, given: object = None) -> Verdict:
         """Decide from Temporal's UI or CLI; answers the decision that stands, whoever made it."""
         decision = read_decision(given)
-        return Verdict() if decision is None else await self._decide(decision, "temporal-update")
+        return Verdict() if decision is None else await self._gate.decide(decision, "temporal-update")
 
     @decide.validator
     def _can_decide(self, given: object = None) -> None:
-        if not self._gate_open:
+        if not self._gate.open:
             raise ApplicationError("no approval is open in this run", type="no_open_approval", non_retryable=True)
         if read_decision(given) is None:
             raise ApplicationError(_DECISION_SHAPE, type="no_verdict", non_retryable=True)
@@ -340,29 +291,10 @@ class ResponseWorkflow:
     async def on_decide(self, given: object = None) -> None:
         """As the update; a decision that loses changes nothing."""
         decision = read_decision(given)
-        if self._gate_open and decision is not None:
-            await self._decide(decision, "temporal-signal")
-
-    async def _decide(self, decision: Decision, how: str) -> Verdict:
-        try:
-            return await self._local(contracts.DECIDE_APPROVAL, DecideInput(self._run.tenant, decision, how), Verdict)
-        except FailureError:
-            # Raised from a signal it would fail the run. Whether it was decided, the row says.
-            return Verdict(decision.approval_id)
-        finally:
-            self._wakes += 1
+        if self._gate.open and decision is not None:
+            await self._gate.decide(decision, "temporal-signal")
 
     # -- helpers ---------------------------------------------------------------------------------------------------
-
-    async def _local(self, name: str, argument: object, result: type[T]) -> T:
-        answer: T = await workflow.execute_local_activity(
-            name,
-            argument,
-            result_type=result,
-            start_to_close_timeout=timedelta(seconds=self._run.timeouts.local),
-            retry_policy=contracts.STORE_RETRY,
-        )
-        return answer
 
     def _guarded(self, argument: T) -> T:
         # An oversized payload issued by workflow code would not fail the run: its task is refused and retried for ever.
@@ -370,15 +302,6 @@ class ResponseWorkflow:
         if size > MAX_STATE_BYTES:
             raise ApplicationError(f"run state of {size} bytes", type="state_too_large", non_retryable=True)
         return argument
-
-    def _publish_pending(self, count: int) -> None:
-        if count != self._pending:
-            self._pending = count
-            workflow.upsert_search_attributes([contracts.PENDING_KEY.value_set(count)])
-
-    def _close_gate(self) -> None:
-        self._gate_open = False
-        self._publish_pending(0)
 
     def _show(self, step: Step) -> None:
         # The last mark belongs to the step before.

@@ -81,14 +81,15 @@ async def test_recorded_runs_replay_with_nothing_of_ours_passed_through(monkeypa
     judge = replayer(runner=runner)
     for name in ("plain", "tool_round", "resumed", "gate_updated", "gate_failed_by_deadline", "cancelled_tools"):
         await judge.replay_workflow(recorded(name))
-    assert {"outlast.contracts", "outlast.loop.decide", "outlast.protocol.json", "workflows.response"} <= imported
+    assert {"outlast.contracts", "outlast.loop.decide", "outlast.protocol.json", "workflows.waiting"} <= imported
 
 
 @pytest.fixture
 def swapped(tmp_path: Path) -> Iterator[type]:
-    """A copy of the workflow in which a gate is read by the activity that expires it, and the other way round."""
+    """A copy of the workflow in which tools are run by the activity that asks for approval, and the other way round."""
     source = Path(response.__file__).read_text(encoding="utf-8")
-    marks = {"contracts.READ_GATE": "contracts.EXPIRE_ASKS", "contracts.EXPIRE_ASKS": "contracts.READ_GATE"}
+    tools, asks = "contracts.EXECUTE_TOOLS", "contracts.INTERRUPT_FOR_APPROVAL"
+    marks = {tools: asks, asks: tools}
     for mark in marks:
         assert mark in source
     for mark, other in marks.items():
@@ -113,6 +114,6 @@ def swapped(tmp_path: Path) -> Iterator[type]:
 async def test_the_gate_refuses_a_workflow_with_two_activities_swapped(swapped: type) -> None:
     """It would be of no use if it let that pass."""
     with pytest.raises(workflow.NondeterminismError):
-        await replayer(swapped).replay_workflow(recorded("gate_denied_by_deadline"))
-    # What never comes to a gate is the same run.
+        await replayer(swapped).replay_workflow(recorded("tool_round"))
+    # What never comes to either is the same run.
     await replayer(swapped).replay_workflow(recorded("plain"))
