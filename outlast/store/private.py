@@ -43,6 +43,8 @@ _RECALL = Query(
         .where(
             _i.tenant == _tenant,
             _i.item_id.in_(_listed(dialect)),
+            # The originals: a client that sends everything every turn leaves as many copies as turns.
+            _i.side == lit("output"),
             _i.private.is_not(None),
             _r.store == lit(1),
             records.NOT_DELETED,
@@ -73,7 +75,7 @@ _FORGET = Query(
 
 
 def recall(tenant: str, item_ids: Sequence[str]) -> Script[dict[str, JsonObject]]:
-    """Private parts of items by id, over all stored responses of the tenant; the newest copy's."""
+    """Private parts of items by id, of the outputs of the tenant's stored responses; the newest one's."""
     if not item_ids:
         return {}
     rows = yield Statement(_RECALL, {"tenant": tenant, "listed": json.dumps_text(list(item_ids))})
