@@ -218,6 +218,22 @@ async def _unknown_previous(world: World) -> None:
     await world.ask(previous_response_id="resp_nobody")
 
 
+KEY: Any = {"Idempotency-Key": "catalogue"}
+
+
+@answers(errors.IdempotencyKeyReused)
+async def _another_body(world: World) -> None:
+    await world.ask("one", extra_headers=KEY)
+    await world.ask("another", extra_headers=KEY)
+
+
+@answers(errors.InvalidRequest, "idempotency_key_spent")
+async def _deleted_since(world: World) -> None:
+    key: Any = {"Idempotency-Key": "deleted"}
+    await world.client.responses.delete((await world.ask("one", extra_headers=key)).id)
+    await world.ask("one", extra_headers=key)
+
+
 @answers(errors.InvalidRequest, "response_in_progress")
 async def _unfinished_previous(world: World) -> None:
     waiting = await world.ask(
