@@ -17,8 +17,8 @@ from outlast.protocol.events import WireEvent
 from outlast.protocol.json import JsonObject
 from outlast.store.base import Approval, Begun, CallRow, Commit, Committed, DecisionRequest, Gone
 
-# Seconds after which a gate reads its row though nobody woke it: a cancellation that Temporal did not take, because it
-# was away, is repeated by nobody, and the run would wait for ever. About seven history events each.
+# Seconds after which a gate reads its row though nobody woke it. The sweeper repeats what was lost; should it not run
+# anywhere, nothing waits for ever. About seven history events each.
 _LOOK_AGAIN = 6 * 3600.0
 
 
