@@ -10,7 +10,7 @@ would end it otherwise; afterwards there is nothing to join.
 """
 
 import hashlib
-from collections.abc import Mapping
+from dataclasses import dataclass
 
 from api import body, create, reader
 from api.attach import Turn
@@ -22,21 +22,34 @@ from outlast.protocol.errors import InvalidRequest
 from outlast.store import idempotency
 from outlast.store.base import IdempotencyKey, ResponseRecord
 
+KEY_HEADER = idempotency.HEADER
 RETRY_HEADER = "x-stainless-retry-count"
 RETRY_SECONDS = 900.0
 _MAX_KEY = 255
 
 
-async def create_once(
-    raw: bytes, headers: Mapping[str, str], caller: Principal, ports: Services, alive: Liveness
-) -> Turn:
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The two headers, as they came."""
+
+    key: str | None = None
+    retry_count: str | None = None
+
+    @property
+    def retried(self) -> bool:
+        """Whether a client library says that it has sent this before."""
+        count = self.retry_count or ""
+        return count.isdecimal() and int(count) > 0
+
+
+async def create_once(raw: bytes, marks: Marks, caller: Principal, ports: Services, alive: Liveness) -> Turn:
     """`create`, or the response that this request repeats the making of, looked for before every other check.
 
     Raises: as `create` and `Store.by_key`; InvalidRequest for a key that is none.
     """
     caller.require("caller")
-    sent = _sent(raw, headers, caller)
-    found = await _made(sent, _marked(headers), caller, ports)
+    sent = _sent(raw, marks.key, caller)
+    found = await _made(sent, marks.retried, caller, ports)
     if found is not None:
         return _join(found, raw)
     try:
@@ -50,32 +63,26 @@ async def create_once(
         return _join(found, raw)
 
 
-def _sent(raw: bytes, headers: Mapping[str, str], caller: Principal) -> Sent:
+def _sent(raw: bytes, key: str | None, caller: Principal) -> Sent:
     body_hash = hashlib.sha256(raw).digest()
     origin = hashlib.sha256(body_hash + caller.key_id.encode()).digest()
-    key = headers.get(idempotency.HEADER)
     if key is None:
         return Sent(origin)
     if not 1 <= len(key) <= _MAX_KEY or not key.isascii() or not key.isprintable():
         raise InvalidRequest(
-            f"The {idempotency.HEADER} must be 1 to {_MAX_KEY} printable ASCII characters; this one has {len(key)}.",
-            param=idempotency.HEADER,
+            f"The {KEY_HEADER} must be 1 to {_MAX_KEY} printable ASCII characters; this one has {len(key)}.",
+            param=KEY_HEADER,
         )
     return Sent(origin, IdempotencyKey(key, body_hash))
 
 
-def _marked(headers: Mapping[str, str]) -> bool:
-    count = headers.get(RETRY_HEADER, "")
-    return count.isdecimal() and int(count) > 0
-
-
-async def _made(sent: Sent, marked: bool, caller: Principal, ports: Services) -> ResponseRecord | None:
+async def _made(sent: Sent, retried: bool, caller: Principal, ports: Services) -> ResponseRecord | None:
     if sent.key is not None:
         found = await ports.store.by_key(caller.tenant, sent.key)
         if found is not None and found.ended and not _readable(found):
             raise idempotency.spent(found.id)
         return found
-    if marked:
+    if retried:
         found = await ports.store.by_origin(caller.tenant, sent.origin, ports.clock() - RETRY_SECONDS)
         return found if found is not None and _readable(found) else None
     return None

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
 
 from api import attach, body, ending, paging, repeats
@@ -19,13 +19,17 @@ router = APIRouter(prefix="/v1/responses", tags=["responses"])
 
 # Sealed reasoning is shown only to who asks; whatever else an item has is in it anyway.
 Include = Annotated[list[str] | None, Query(alias="include[]")]
+Key = Annotated[str | None, Header(alias=repeats.KEY_HEADER)]
+RetryCount = Annotated[str | None, Header(alias=repeats.RETRY_HEADER)]
 
 
 @router.post("")
-async def create_response(request: Request, caller: Caller, ports: Ports, alive: Alive) -> Response:
-    """Create a response: JSON, an event stream (`stream`), or at once (`background`)."""
+async def create_response(
+    request: Request, caller: Caller, ports: Ports, alive: Alive, key: Key = None, retry_count: RetryCount = None
+) -> Response:
+    """Create a response: JSON, an event stream (`stream`), or at once (`background`). A repeat is answered with it."""
     raw = await body.read(request, ports.limits.max_body_bytes)
-    turn = await repeats.create_once(raw, request.headers, caller, ports, alive)
+    turn = await repeats.create_once(raw, repeats.Marks(key, retry_count), caller, ports, alive)
     return await attach.answer(turn, ports, request.receive)
 
 

@@ -20,7 +20,9 @@ HEADER = "Idempotency-Key"
 
 _tenant: sa.BindParameter[str] = sa.bindparam("tenant")
 _k, _r = idempotency_keys.c, responses.c
-_NEW: dict[str, sa.BindParameter[object]] = {name: sa.bindparam(name) for name in ("body_hash", "response_id", "created_at")}
+_NEW: dict[str, sa.BindParameter[object]] = {
+    name: sa.bindparam(name) for name in ("body_hash", "response_id", "created_at")
+}
 _ONE = sa.and_(_k.tenant == _tenant, _k.key == sa.bindparam("key"))
 _CLAIM = Query(
     lambda dialect: (
@@ -79,7 +81,7 @@ def by_key(tenant: str, key: IdempotencyKey, now: float) -> Script[ResponseRecor
         return None
     if bytes(body_hash) != key.body_hash:
         raise IdempotencyKeyReused(
-            f"This {HEADER} was used with another body, for response '{response_id}': send a new one with a new request.",
+            f"This {HEADER} was used with another body, for response '{response_id}': a new request needs a new key.",
             param=HEADER,
         )
     if record is None:

@@ -34,6 +34,10 @@ _STOP_PARKED = Query(
     .values(state=lit("stopping"), sweep_after=lit(0))
     .returning(runs.c.workflow_id)
 )
+# Runs to be stopped are forgotten when they are.
+_FORGET_RUN = Query(
+    sa.delete(runs).where(runs.c.tenant == _tenant, runs.c.current == _id, runs.c.state == lit("closed"))
+)
 _FORGET_ASKS = Query(
     sa.update(approvals).where(_a.tenant == _tenant, _a.response_id == _id).values(arguments=lit(""), reason=sa.null())
 )
@@ -204,7 +208,7 @@ def _hide(tenant: str, response_id: str) -> Script[None]:
 
 def _purge(tenant: str, response_id: str, conversation_id: str | None) -> Script[None]:
     key: dict[str, object] = {"tenant": tenant, "id": response_id}
-    for query in (_FORGET_ASKS, *_DELETES, *_DELETE_KEPT):
+    for query in (_FORGET_ASKS, _FORGET_RUN, *_DELETES, *_DELETE_KEPT):
         yield Statement(query, key)
     yield from private.forget(tenant, response_id)
     yield from turns.forget(tenant, conversation_id)

@@ -89,11 +89,12 @@ _STOPPING = Query(
     .offset(lit(0))
 )
 _LEASE_STOPPING = Query(_lease_run.where(_w.state == lit("stopping")))
-_STOPPED = Query(
-    sa.update(runs)
-    .where(_w.tenant == _tenant, _w.workflow_id == sa.bindparam("workflow"), _w.state == lit("stopping"))
-    .values(state=lit("closed"))
-)
+_stopping = sa.and_(_w.tenant == _tenant, _w.workflow_id == sa.bindparam("workflow"), _w.state == lit("stopping"))
+_served = sa.select(_r.id).where(_r.tenant == _w.tenant, _r.id == _w.current)
+_STOPPED = [
+    Query(sa.delete(runs).where(_stopping, sa.not_(_served.exists()))),
+    Query(sa.update(runs).where(_stopping).values(state=lit("closed"))),
+]
 
 
 # A row that stays silent is left alone for as long as it has been silent, at most this.
@@ -180,4 +181,5 @@ def stopping(*, limit: int, lease_until: float, now: float) -> Script[Sequence[t
 
 def stopped(tenant: str, workflow_id: str) -> Script[None]:
     """See `Store.stopped`."""
-    yield Statement(_STOPPED, {"tenant": tenant, "workflow": workflow_id})
+    for query in _STOPPED:
+        yield Statement(query, {"tenant": tenant, "workflow": workflow_id})

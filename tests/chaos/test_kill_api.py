@@ -12,7 +12,7 @@ from tests.support.stack import Process
 async def test_a_request_sent_again_after_its_api_died_is_the_same_run(outlast: World) -> None:
     """With its key, and as a marked retry: one response, one payment, two model calls.
 
-    Fails without `if marked: ...` in `api.repeats._made`: the retry pays again.
+    Fails without `if retried: ...` in `api.repeats._made`: the retry pays again.
     """
     await outlast.work()
     outlast.model.hold(2, after=b"response.output_text.delta")
