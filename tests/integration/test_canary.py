@@ -175,7 +175,7 @@ async def test_no_content_and_no_credential_is_in_temporal(world: World) -> None
 
 
 async def test_nothing_of_what_is_not_stored_is_left_in_a_file(world: World) -> None:
-    """After the answer: no file of the record has a byte of it, no table a row."""
+    """After the answer: no file of the record has a byte of it, no table a row; nor of a deleted conversation."""
     free = world.tool(require_approval="never")
     played = world.models.play(
         calls("echo", UNSTORED), calls("fail", UNSTORED), calls("draw", UNSTORED), answer(UNSTORED)
@@ -192,6 +192,12 @@ async def test_nothing_of_what_is_not_stored_is_left_in_a_file(world: World) -> 
     given = [{"role": "user", "content": UNSTORED}, *dumped(first), verdict(ask, True)]
     second = await world.ask(played, given, tools=[world.tool()], **common)
     assert dumped(second)[0]["output"] == f"echo {UNSTORED}"
+    conversation = await world.client.conversations.create()
+    played = world.models.play(calls("echo", UNSTORED), answer(UNSTORED))
+    await world.ask(played, UNSTORED, tools=[free], conversation=conversation.id, **common)
+    posted: Any = [{"role": "user", "content": UNSTORED}]
+    deleted = await world.client.conversations.create(items=posted, metadata={"note": UNSTORED})
+    await world.client.conversations.delete(deleted.id)
     assert [in_files(world.folder, each) for each in (UNSTORED, image)] == [[], []]
     found = await known_to_temporal(world, (plain.id, failed, first.id, second.id))
     assert UNSTORED.encode() not in forms(found)

@@ -5,49 +5,24 @@ or a code of the tree without a case, and a limit without one, fails here.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
 import openai
 import pytest
-from fastapi import FastAPI
-from openai import APIStatusError, AsyncOpenAI
-from starlette.requests import HTTPConnection
+from openai import APIStatusError
 
-from api.app import create_app
-from api.deps import Principal, principal
-from outlast import processes
-from outlast.contracts import Timeouts
 from outlast.devserver import DevServer
 from outlast.protocol import errors
-from outlast.protocol.errors import OutlastError, Unauthorized
+from outlast.protocol.errors import OutlastError
 from outlast.sections import LimitSettings
 from outlast.settings import Settings
 from scripts import errors_page
-from tests.support.desk import by_header
-from tests.support.mcp_server import McpTestServer, Tool, mcp_server
-from tests.support.raw_model import (
-    RawModels,
-    call_answer,
-    call_events,
-    completed,
-    raw_model,
-    refusing,
-    text_answer,
-)
-from tests.support.stack import Outlast, outlast, settings
+from tests.support.error_world import LIMITS, World, ask_of, error_world, waiting
+from tests.support.raw_model import call_events, completed, refusing
 from tests.unit.upstream.server import replying, sse, streaming
 
 JsonObject = dict[str, Any]
-LIMITS: JsonObject = {
-    "max_body_bytes": 100_000,
-    "max_items": 5,
-    "max_tools": 2,
-    "max_tool_calls": 4,
-    "max_rounds": 3,
-}
 # What the official client raises for a status.
 RAISED: dict[int, type[APIStatusError]] = {
     400: openai.BadRequestError,
@@ -59,79 +34,17 @@ RAISED: dict[int, type[APIStatusError]] = {
 }
 
 
-@dataclass
-class World:
-    """An Outlast with low limits over a raw model server and a tool server."""
-
-    server: Outlast
-    models: RawModels
-    tools: McpTestServer
-    patch: pytest.MonkeyPatch
-
-    @property
-    def client(self) -> AsyncOpenAI:
-        """The official client, without retries."""
-        return self.server.client
-
-    @property
-    def desk(self) -> JsonObject:
-        """A tool server whose tool asks."""
-        return {"type": "mcp", "server_label": "desk", "server_url": self.tools.url}
-
-    async def ask(self, given: Any = "hi", *, model: str = "demo", **parameters: Any) -> Any:
-        """One turn."""
-        return await self.client.responses.create(model=model, input=given, **parameters)
-
-    async def post(self, path: str, body: Any = None, **options: Any) -> Any:
-        """What the client has no method for."""
-        return await self.client.post(path, body=body, cast_to=httpx.Response, **options)
-
-    async def asked(self) -> Any:
-        """A response that ended with one open ask."""
-        played = self.models.play(streaming(call_answer("responses", "mcp__desk__refund", "{}")), streaming(_TEXT))
-        return await self.ask(model=played.model, tools=[self.desk])
-
-
-_TEXT = text_answer("responses", "done")
-
-
-def ask_of(response: Any) -> str:
-    """The id of its ask."""
-    return str(next(item.id for item in response.output if item.type == "mcp_approval_request"))
-
-
 @pytest.fixture(scope="module")
 async def server_world(temporal: DevServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     """One server for all tests of this file."""
-
-    def app(services: Any) -> FastAPI:
-        made = create_app(services)
-        made.dependency_overrides[principal] = by_key
-        return made
-
-    async with AsyncExitStack() as stack:
-        patch = stack.enter_context(pytest.MonkeyPatch.context())
-        models = await stack.enter_async_context(raw_model())
-        tools = await stack.enter_async_context(mcp_server({"refund": Tool(lambda _: "refunded")}))
-        plain = settings(tmp_path_factory.mktemp("errors"), temporal.address)
-        upstreams = {"test": {"base_url": models.url, "dialect": "responses"}}
-        given = Settings.model_validate({**plain.model_dump(), "upstreams": upstreams, "limits": LIMITS})
-        patch.setattr(processes, "create_app", app)
-        server = await stack.enter_async_context(outlast(given, desk=False, timeouts=Timeouts(llm_backoff=0.01)))
-        yield World(server, models, tools, patch)
+    async with error_world(temporal.address, tmp_path_factory.mktemp("errors")) as opened:
+        yield opened
 
 
 @pytest.fixture
 def world(server_world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     """With patches of the test's own."""
     return World(server_world.server, server_world.models, server_world.tools, monkeypatch)
-
-
-async def by_key(connection: HTTPConnection) -> Principal:
-    """As `by_header`; one key is wrong."""
-    if connection.headers.get("authorization") == "Bearer wrong":
-        raise Unauthorized("This API key is not known here: check OPENAI_API_KEY.")
-    return await by_header(connection)
 
 
 Case = Callable[[World], Awaitable[Any]]
@@ -218,6 +131,20 @@ async def _unknown_previous(world: World) -> None:
     await world.ask(previous_response_id="resp_nobody")
 
 
+@answers(errors.ConversationLocked)
+async def _two_at_once(world: World) -> None:
+    conversation = await world.client.conversations.create()
+    async with waiting(world, conversation=conversation.id):
+        await world.ask(conversation=conversation.id)
+
+
+@answers(errors.InvalidRequest, "item_already_in_conversation")
+async def _posted_again(world: World) -> None:
+    items: Any = [{"id": "msg_catalogue", "role": "user", "content": "hi"}]
+    conversation = await world.client.conversations.create(items=items)
+    await world.client.conversations.items.create(conversation.id, items=items)
+
+
 KEY: Any = {"Idempotency-Key": "catalogue"}
 
 
@@ -236,16 +163,8 @@ async def _deleted_since(world: World) -> None:
 
 @answers(errors.InvalidRequest, "response_in_progress")
 async def _unfinished_previous(world: World) -> None:
-    waiting = await world.ask(
-        model=world.models.play(streaming(call_answer("responses", "mcp__desk__refund", "{}"))).model,
-        tools=[world.desk],
-        background=True,
-        extra_body={"outlast": {"approval_mode": "wait"}},
-    )
-    try:
-        await world.ask(previous_response_id=waiting.id)
-    finally:
-        await world.client.responses.cancel(waiting.id)
+    async with waiting(world) as response_id:
+        await world.ask(previous_response_id=response_id)
 
 
 def decision(ask: str, *, approve: bool = True) -> Any:
