@@ -5,6 +5,7 @@ The judge is the official client; the model plays a script, so that what it was 
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from tests.support.conversations import opened, texts
 from tests.support.desk import LOOKUP, REFUND, World, answered, asks, desk_world, kinds, user, verdict
 from tests.support.scripted_model import call, say
 from tests.support.stack import settings
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "conversations.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -190,6 +193,15 @@ async def test_what_nobody_stores_is_not_readable_through_its_conversation(world
     assert await texts(case.client, created.id) == ["before"]
     await case.ask("aloud?", conversation=created.id)
     assert case.script.transcript() == [user("before"), user("aloud?")]
+
+
+async def test_the_example_of_the_page_runs(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/conversations.md, as it is printed; only the address is another."""
+    code = PAGE.split("```python\n")[1].split("```")[0].replace("http://127.0.0.1:8080", world.server.url)
+    await asyncio.to_thread(exec, code, {})
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in said] == ["user", "user", "assistant", "user", "assistant"]
+    assert said[0] == "user My name is Ann."
 
 
 async def test_a_function_call_of_a_turn_is_answered_in_the_conversation(world: World) -> None:
