@@ -9,6 +9,7 @@ from agents import (
     Agent,
     HostedMCPTool,
     ModelSettings,
+    OpenAIConversationsSession,
     OpenAIResponsesModel,
     Runner,
     RunResult,
@@ -17,6 +18,7 @@ from agents import (
 from agents.items import TResponseInputItem
 
 from outlast.devserver import DevServer
+from tests.support.conversations import kinds
 from tests.support.desk import REFUND, WAIT, Case, World, answered, desk_world, until
 from tests.support.scripted_model import say
 from tests.support.stack import settings
@@ -152,3 +154,41 @@ async def test_a_run_waits_in_place_for_somebody_else(world: World, approve: boo
     assert case.ran == (["refund"] if approve else [])
     if approve:
         assert case.script.transcript()[1:3] == pair(case, f"refunded {case.order}")
+
+
+async def test_a_session_kept_in_a_conversation_is_the_history_of_the_next_run(world: World) -> None:
+    """The SDK posts and lists the items itself; nothing runs twice, and what is popped or cleared is gone."""
+    case = refund(world, "refunded", "you are welcome")
+    clerk, session = agent(case, approve=True), OpenAIConversationsSession(openai_client=case.client)
+    result = await Runner.run(clerk, "refund it", session=session)
+    assert result.final_output == "refunded"
+    result = await Runner.run(clerk, "thanks", session=session)
+    assert (result.final_output, case.ran) == ("you are welcome", ["refund"])
+    assert case.script.transcript()[1:3] == pair(case, f"refunded {case.order}")
+    kept = await session.get_items()
+    newest: Any = await session.pop_item()
+    assert newest["content"][0]["text"] == "you are welcome"
+    assert await session.get_items() == kept[:-1]
+    await session.clear_session()
+    assert await session.get_items() == []
+
+
+async def test_a_run_in_a_conversation_sends_only_what_is_new(world: World) -> None:
+    """`conversation_id`: the server has the rest, the ask is answered in it, and so is the next run."""
+    case = refund(world, "refunded", "you are welcome")
+    clerk = agent(case, approve=True)
+    conversation = await case.client.conversations.create()
+    result = await Runner.run(clerk, "refund it", conversation_id=conversation.id)
+    result = await Runner.run(clerk, "thanks", conversation_id=conversation.id)
+    assert (result.final_output, case.ran) == ("you are welcome", ["refund"])
+    assert case.script.transcript()[1:3] == pair(case, f"refunded {case.order}")
+    assert await kinds(case.client, conversation.id) == [
+        "message",
+        "mcp_list_tools",
+        "mcp_approval_request",
+        "mcp_approval_response",
+        "mcp_call",
+        "message",
+        "message",
+        "message",
+    ]
