@@ -133,7 +133,7 @@ def _create(new: Conversation, items: Sequence[JsonObject]) -> Script[None]:
         },
     )
     if items:
-        yield turns.posted(new.tenant, new.id, items, 0)
+        yield from turns.post(new.tenant, new.id, items, 0)
 
 
 def _conversation(row: Row) -> Conversation:
@@ -183,7 +183,7 @@ def _add(tenant: str, conversation_id: str, items: Sequence[JsonObject]) -> Scri
                 code="item_already_in_conversation",
             )
     if items:
-        yield turns.posted(tenant, conversation_id, items, allotted[0][0] - len(items))
+        yield from turns.post(tenant, conversation_id, items, allotted[0][0] - len(items))
 
 
 def _read_page(

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from outlast.protocol import json
 from outlast.protocol.errors import ConversationLocked, NotFound
+from outlast.protocol.json import JsonObject
 from outlast.store import private, records
 from outlast.store.base import ResponseRecord, StoredItem
 from outlast.store.scripting import Batch, Params, Query, Row, Script, Statement, lit
@@ -204,22 +205,22 @@ def forget(tenant: str, conversation_id: str | None) -> Script[None]:
         yield from private.forget(tenant, conversation_id, _PRIVATE)
 
 
-def posted(tenant: str, conversation_id: str, found: Sequence[dict[str, object]], first: int) -> Batch:
-    """Insert posted items at `first` and the positions after it."""
-    return Batch(
-        INSERT_ITEM,
-        [
-            {
-                "tenant": tenant,
-                "conversation_id": conversation_id,
-                "position": first + offset,
-                "item_id": item["id"],
-                "data": json.dumps(item),
-                "hidden": 0,
-                "side": "input",
-                "response_id": None,
-                "private": None,
-            }
-            for offset, item in enumerate(found)
-        ],
-    )
+def post(tenant: str, conversation_id: str, posted: Sequence[JsonObject], first: int) -> Script[None]:
+    """Insert items at `first` and the positions after it. Copies of items of ours bring what those have in private."""
+    parts = yield from private.recall(tenant, [item["id"] for item in posted])
+    rows = [
+        {
+            "tenant": tenant,
+            "conversation_id": conversation_id,
+            "position": first + offset,
+            "item_id": item["id"],
+            "data": json.dumps(item),
+            "hidden": 0,
+            "side": "input",
+            "response_id": None,
+            "private": records.packed(parts.get(item["id"])),
+        }
+        for offset, item in enumerate(posted)
+    ]
+    yield Batch(INSERT_ITEM, rows)
+    yield from private.refer(tenant, conversation_id, parts.values())

@@ -359,3 +359,22 @@ async def test_a_foreign_conversation_is_unknown_to_every_method(conversations: 
         await conversations.page("other", CONV, after=None, limit=5, descending=True, sealed=False)
     assert await conversations.get(TENANT, CONV) == conversation
     assert await listed(conversations) == ["msg_a"]
+
+
+async def test_the_private_part_of_an_item_goes_with_its_copy(store: Store, conversations: Conversations) -> None:
+    """Sealed reasoning is shown where it is asked for, and goes back to the model server in the next turn."""
+    await opened(conversations)
+    await turn(store, conversations, "a", posted("msg_in"))
+    handle = await begin(store, "a")
+    sealed: JsonObject = {"encrypted_content": "sealed"}
+    await store.append(handle, [added("rs_1", "reasoning")])
+    await finish(store, handle, done("rs_1", kind="reasoning"), private={"rs_1": sealed})
+    public = await conversations.item(TENANT, CONV, "rs_1", sealed=False)
+    assert public is not None
+    assert "encrypted_content" not in public
+    assert await conversations.item(TENANT, CONV, "rs_1", sealed=True) == {**public, **sealed}
+    shown, _ = await conversations.page(TENANT, CONV, after="msg_in", limit=9, descending=False, sealed=True)
+    assert shown == [{**public, **sealed}]
+    assert (await known(conversations)).items[-1].whole == {**public, **sealed}
+    await conversations.create(Conversation(TENANT, "conv_2", 1_000), [public])
+    assert await conversations.item(TENANT, "conv_2", "rs_1", sealed=True) == {**public, **sealed}
