@@ -193,3 +193,15 @@ async def test_a_tool_round_costs_this_much(temporal: DevServer, folder: Path) -
             statements=45,
             reads=1,
         )
+
+
+async def test_a_turn_of_a_conversation_costs_this_much(temporal: DevServer, folder: Path) -> None:
+    """A plain run, and: the history read twice, the lock, the append."""
+    async with _counted(temporal, folder) as counted:
+        conversation = await counted.client.conversations.create()
+        assert await counted.spent(input="hello", conversation=conversation.id) == Spent(
+            calls={"StartWorkflowExecution": 1, "RespondWorkflowTaskCompleted": 2, "RespondActivityTaskCompleted": 1},
+            transactions=3,
+            statements=22,
+            reads=1,
+        )
