@@ -118,7 +118,10 @@ class CallLlmActivity:
         prepared = rounds.prepared(begun.chain, upstream.capabilities, await self._images(request, begun, upstream))
         bound = await self._bound(request, begun.handle.record, prepared.labels)
         attempt = _Attempt(request, step, begun, bound, seals=rounds.seals(begun.handle.record, upstream.capabilities))
-        asked = rounds.build(attempt.record, step, model, prepared.transcript, bound, upstream.capabilities)
+        left = request.state.budgets.max_tool_calls - request.state.tool_calls
+        asked = rounds.build(
+            attempt.record, step, model, prepared.transcript, bound, upstream.capabilities, tool_calls_left=left
+        )
         return await self._commit(attempt, await self._stream(attempt, upstream, upstream.build(asked)))
 
     async def _images(self, request: CallLlmInput, begun: Begun, upstream: Upstream) -> Mapping[str, Blob]:

@@ -11,9 +11,9 @@ from outlast.loop.calls import NewCall
 from outlast.loop.choice import model_choice
 from outlast.loop.prepare import Prepared, prepare
 from outlast.loop.state import CallLlm, LlmOutcome, call_names
-from outlast.protocol import events
+from outlast.protocol import events, native
 from outlast.protocol.events import WireEvent
-from outlast.protocol.items import PreparedItem, parse_item
+from outlast.protocol.items import PreparedItem, brings_tools, parse_item
 from outlast.protocol.json import JsonObject
 from outlast.protocol.requests import INCLUDE_SEALED, PASSED_ON
 from outlast.protocol.usage import Usage
@@ -77,17 +77,23 @@ def build(
     transcript: Sequence[PreparedItem],
     bound: Bindings,
     capabilities: Capabilities,
+    *,
+    tool_calls_left: int,
 ) -> Round:
-    """The round as a dialect gets it; what the client did not give is not sent."""
+    """The round as a dialect gets it; what the client did not give is not sent. `tool_calls_left`: of the cap."""
     request = record.request
     functions = binding.model_tools(bound, request.get("tools") or [])
+    natives = _natives(request, tool_calls_left) if capabilities.native else []
+    choosing = bool(functions or natives) or any(brings_tools(item) for item in transcript)
     return Round(
         model=model,
         transcript=transcript,
         instructions=request.get("instructions"),
-        tools=[ModelTool(each.name, each.description, each.parameters, each.strict) for each in functions],
-        tool_choice=model_choice(request.get("tool_choice"), step.tool_choice, bound) if functions else None,
-        parallel_tool_calls=request.get("parallel_tool_calls") if functions else None,
+        tools=[ModelTool(each.name, each.description, each.parameters, each.strict, each.more) for each in functions],
+        native=natives,
+        tool_choice=model_choice(request.get("tool_choice"), step.tool_choice, bound) if choosing else None,
+        parallel_tool_calls=request.get("parallel_tool_calls") if choosing else None,
+        max_tool_calls=tool_calls_left if any(native.hosted(tool["type"]) for tool in natives) else None,
         max_output_tokens=request.get("max_output_tokens"),
         temperature=request.get("temperature"),
         top_p=request.get("top_p"),
@@ -97,6 +103,12 @@ def build(
         include=request.get("include") or (),
         extra={key: request[key] for key in PASSED_ON if key in request},
     )
+
+
+def _natives(request: JsonObject, tool_calls_left: int) -> list[JsonObject]:
+    """Tools that only the model server knows; those it runs itself only while calls are left."""
+    others = (tool for tool in request.get("tools") or () if tool["type"] not in ("function", "mcp"))
+    return [tool for tool in others if tool_calls_left > 0 or not native.hosted(tool["type"])]
 
 
 NOTHING = Fed([], [])
@@ -146,6 +158,7 @@ def outcome(end: RoundEnd, at: float, bound: Bindings | None) -> LlmOutcome:
         client=end.client,
         refused=end.refused,
         over_cap=end.over_cap,
+        hosted=end.hosted,
         produced=end.produced,
         incomplete=end.incomplete,
         bindings=bound.id if bound else None,
@@ -169,6 +182,7 @@ def end_of(calls: Sequence[CallRow]) -> RoundEnd:
         client=bool(ordinals("client")),
         refused=len(ordinals("refused")),
         over_cap=False,
+        hosted=0,
         incomplete=None,
         produced=False,
         response_error=None,

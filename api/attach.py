@@ -21,6 +21,10 @@ from outlast.protocol.json import JsonObject
 from outlast.protocol.requests import INCLUDE_SEALED
 from outlast.store.base import ResponseRecord
 
+WARNING_HEADER = "x-outlast-warning"
+# Types of tools that it names.
+_NAMED = 16
+
 # For the access log: nobody reads the answer.
 _CLIENT_GONE = 499
 
@@ -43,7 +47,7 @@ class Turn:
 async def answer(turn: Turn, ports: Services, receive: Receive) -> Response:
     """Launch the run and attach the client to it. `receive`: of the request, its body read."""
     record = turn.record
-    headers = {RESPONSE_ID_HEADER: record.id}
+    headers = {RESPONSE_ID_HEADER: record.id, **_warning(record, ports)}
     if record.background and not turn.stream:
         await turn.begin()
         output = await _output(record, ports) if turn.launch is None else ()
@@ -64,6 +68,18 @@ async def answer(turn: Turn, ports: Services, receive: Receive) -> Response:
     await tail.aclose()
     await reader.leave()
     return Response(status_code=_CLIENT_GONE) if result is None else Json(result, headers=headers)
+
+
+def _warning(record: ResponseRecord, ports: Services) -> dict[str, str]:
+    """What of the request the model does not get to see."""
+    kinds = dict.fromkeys(tool["type"] for tool in record.request.get("tools") or ())
+    others = [kind for kind in kinds if kind not in ("function", "mcp")]
+    if not others or ports.catalog.capabilities(record.model).native:
+        return {}
+    # Types are the client's words: a header takes printable ASCII only.
+    named = ", ".join(ascii(kind)[1:-1][:64] for kind in others[:_NAMED])
+    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    return {WARNING_HEADER: f"tools left out: {named}{more}"}
 
 
 async def _output(record: ResponseRecord, ports: Services) -> Sequence[JsonObject]:

@@ -18,7 +18,7 @@ from api.services import Services
 from outlast.contracts import RunInput
 from outlast.loop import decide
 from outlast.loop.state import ApprovalMode, Batch, Budgets, RunState
-from outlast.protocol import events, ids, requests, responses
+from outlast.protocol import events, ids, native, requests, responses
 from outlast.protocol.errors import InvalidRequest, Unavailable
 from outlast.protocol.events import WireEvent
 from outlast.protocol.json import JsonObject
@@ -57,13 +57,16 @@ async def create(
     if carried is not None:
         request = requests.stitched(request, carried, ports.limits)
     ports.catalog.resolve(request.model)
+    reads = ports.catalog.capabilities(request.model)
+    if not reads.native:
+        native.admit(request.tools, request.tool_choice, skip=ports.skip_tools)
     previous = await history.previous(request, caller, ports.store) if carried is None else None
     turn = await conversations.before(request, caller, ports)
     told = turn.items if turn is not None else ()
     chain = await ports.store.chain(caller.tenant, previous.id) if previous is not None else told
     request = await history.with_references(request, chain, caller, ports.store, ports.conversations)
     plan = await continuation.plan(request, previous, caller, ports.store, ports.clock(), told=told)
-    await history.check(request, chain, caller, ports.store, ports.catalog.capabilities(request.model))
+    await history.check(request, chain, caller, ports.store, reads)
     if not request.background:
         await alive.require()
     new, state = _new_response(request, previous or turn, plan, caller, ports)

@@ -19,7 +19,8 @@ class Catalog:
         blind = {each.upstream for each in settings.models.values() if not each.images}
         self._blind: dict[str, Upstream] = {name: _client(settings, name, images=False) for name in blind}
         if demo_url is not None:
-            self._upstreams[DEMO_MODEL] = auto.create(DEMO_MODEL, demo_url, "responses", None, None, openai=False)
+            demo = auto.create(DEMO_MODEL, demo_url, "responses", None, None, openai=False, native=False)
+            self._upstreams[DEMO_MODEL] = demo
 
     def resolve(self, model: str) -> tuple[Upstream, str]:
         """The upstream and the name it knows the model by. Raises: NotFound, code model_not_found, param model."""

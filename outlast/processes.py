@@ -162,6 +162,7 @@ def _services(opened: Ports, ui_url: str | None) -> Services:
             max_rounds=limits.max_rounds,
         ),
         parallel_tool_calls=limits.parallel_tool_calls,
+        skip_tools=settings.tools.unsupported == "skip",
         approvals=ApprovalDefaults(ApprovalMode(settings.approvals.mode), settings.approvals.deadline_seconds),
         timeouts=opened.timeouts,
         clock=time.time,

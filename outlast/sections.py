@@ -149,6 +149,15 @@ class ApprovalSettings(_Section):
         return self
 
 
+class ToolSettings(_Section):
+    """`[tools]`: tools that neither the model's server nor this one knows how to run.
+
+    `refuse`: a request with one is 400; `skip`: the model does not see it, the answer's `x-outlast-warning` names it.
+    """
+
+    unsupported: Literal["refuse", "skip"] = "refuse"
+
+
 class LimitSettings(_Section):
     """`[limits]`: what one request may ask for and how long its parts may take. Bytes, counts and seconds."""
 

@@ -31,6 +31,7 @@ from outlast.sections import (
     ModelSettings,
     StoreSettings,
     TemporalSettings,
+    ToolSettings,
     UpstreamSettings,
 )
 
@@ -71,6 +72,7 @@ class Settings(BaseSettings):
     store: StoreSettings = Field(default_factory=StoreSettings)
     approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
+    tools: ToolSettings = Field(default_factory=ToolSettings)
 
     @classmethod
     def settings_customise_sources(

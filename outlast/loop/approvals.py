@@ -22,6 +22,7 @@ from outlast.protocol.items import (
     McpCall,
     McpListTools,
     Message,
+    NativeItem,
     Reasoning,
     UnknownItem,
 )
@@ -110,7 +111,7 @@ def model_made(item: Item) -> bool:
             return True
         case Compaction():
             return True
-        case UnknownItem():
+        case NativeItem() | UnknownItem():
             # Hosted calls of every kind are named so; their outputs and control items are not.
             return item.type.endswith("_call")
         case _:

@@ -25,7 +25,7 @@ from outlast.loop.bindings import Bindings
 from outlast.loop.call_queue import Call, CallQueue, Relayed, is_client_call
 from outlast.loop.calls import Counters, NewCall
 from outlast.loop.text_items import SHAPES, Shape, TextItem, shape_of, unknown
-from outlast.protocol import building, events
+from outlast.protocol import building, events, native
 from outlast.protocol.events import WireEvent
 from outlast.protocol.json import JsonObject
 from outlast.protocol.usage import Usage, parse_usage
@@ -70,8 +70,9 @@ class RoundEnd:
     """What a round came to. `events`, `calls`: the rest, as in `Fed`; a call of the same ordinal replaces its row.
 
     `run`, `ask`: ordinals over the whole round; `client`: it has client calls; `refused`: how many calls ended failed
-    at once; `over_cap`: one of them for `max_tool_calls`. `incomplete`: why the upstream cut its answer. `produced`:
-    there is text for the user. `response_error`: the upstream's `response.error` in an end that was no failure.
+    at once; `over_cap`: one of them for `max_tool_calls`; `hosted`: calls the server ran itself. `incomplete`: why the
+    upstream cut its answer. `produced`: there is text for the user. `response_error`: the upstream's `response.error`
+    in an end that was no failure.
     """
 
     events: list[WireEvent]
@@ -82,6 +83,7 @@ class RoundEnd:
     client: bool
     refused: int
     over_cap: bool
+    hosted: int
     incomplete: str | None
     produced: bool
     response_error: JsonObject | None
@@ -145,6 +147,7 @@ class Assembler:
             client=bool(self._calls.ordinals("client")),
             refused=len(self._calls.ordinals("refused")),
             over_cap=self._calls.over_cap,
+            hosted=self._calls.hosted,
             names=self._calls.names(),
             incomplete=incomplete,
             produced=any(
@@ -266,6 +269,7 @@ class Assembler:
         slot = Relayed(self._item_id(item), kind, [] if is_client_call(item) else None)
         if slot.parked is None:
             self._release()
+            self._calls.hosted += kind in native.HOSTED_CALLS
         else:
             self._calls.push(slot)
         self._remember(slot, event, item.get("id"))

@@ -52,6 +52,12 @@ class ModelFunction:
     description: str | None
     parameters: JsonObject | None
     strict: bool | None = None
+    # Fields of it that only the Responses API has.
+    more: JsonObject | None = None
+
+
+# Of a client's function, besides the four every API has.
+_MORE = ("allowed_callers", "async", "defer_loading", "output_schema")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +138,13 @@ def gather(
 def model_tools(bindings: Bindings, client_tools: Iterable[JsonObject]) -> tuple[ModelFunction, ...]:
     """What the model sees: the request's functions in their order, then the gateway's tools."""
     functions = [
-        ModelFunction(tool["name"], tool.get("description"), tool.get("parameters"), tool.get("strict"))
+        ModelFunction(
+            tool["name"],
+            tool.get("description"),
+            tool.get("parameters"),
+            tool.get("strict"),
+            {key: tool[key] for key in _MORE if tool.get(key) is not None} or None,
+        )
         for tool in client_tools
         if tool.get("type") == "function"
     ]

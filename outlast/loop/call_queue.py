@@ -80,6 +80,8 @@ class CallQueue:
         self._shown_runs: dict[int, JsonObject] = {}
         self._new: dict[int, NewCall] = {}
         self.over_cap = False
+        # Calls the model server ran itself in this round.
+        self.hosted = 0
 
     @property
     def announced(self) -> bool:
@@ -126,7 +128,10 @@ class CallQueue:
             return
         # Some models say nothing for "no arguments"; nothing is no JSON.
         arguments = call.content("arguments") or "{}"
-        used = self._counters.used + len(self.ordinals("run")) + len(self.ordinals("ask"))
+        if call.given.get("namespace"):  # only clients have namespaces, and one may name its tools like ours
+            self._announce_client(call, "arguments", arguments)
+            return
+        used = self._counters.used + len(self.ordinals("run")) + len(self.ordinals("ask")) + self.hosted
         routed = classify(call.given["name"], arguments, self._bindings, replace(self._counters, used=used))
         if routed.label is None:
             self._announce_client(call, "arguments", arguments)

@@ -29,33 +29,29 @@ def _translated(given: str | JsonObject | None, bindings: Bindings) -> str | Jso
         return given
     match given["type"]:
         case "mcp":
-            names = _gateway_names(given, bindings)
-            if len(names) == 1:
-                return {"type": "function", "name": names[0]}
-            return _allowed("required", names)
+            found = _gateway_tools(given, bindings)
+            return found[0] if len(found) == 1 else _allowed("required", found)
         case "allowed_tools":
-            names = [name for tool in given["tools"] for name in _names(tool, bindings)]
-            return _allowed(given["mode"], names)
+            found = [ref for tool in given["tools"] for ref in _refs(tool, bindings)]
+            return _allowed(given["mode"], found)
         case _:
             return given
 
 
-def _names(tool: JsonObject, bindings: Bindings) -> list[str]:
-    return _gateway_names(tool, bindings) if tool["type"] == "mcp" else [tool["name"]]
+def _refs(tool: JsonObject, bindings: Bindings) -> list[JsonObject]:
+    return _gateway_tools(tool, bindings) if tool["type"] == "mcp" else [tool]
 
 
-def _gateway_names(tool: JsonObject, bindings: Bindings) -> list[str]:
-    """Names of a server's tools, or of one of them; nothing when its listing does not have it."""
+def _gateway_tools(tool: JsonObject, bindings: Bindings) -> list[JsonObject]:
+    """A server's tools, or one of them; nothing when its listing does not have it."""
     wanted = tool.get("name")
     return [
-        bound.internal_name
+        {"type": "function", "name": bound.internal_name}
         for bound in bindings.tools
         if bound.label == tool["server_label"] and wanted in (None, bound.name)
     ]
 
 
-def _allowed(mode: str, names: list[str]) -> JsonObject | str:
+def _allowed(mode: str, refs: list[JsonObject]) -> JsonObject | str:
     # Forcing one of no tools would be refused by every upstream.
-    if not names:
-        return "none"
-    return {"type": "allowed_tools", "mode": mode, "tools": [{"type": "function", "name": name} for name in names]}
+    return {"type": "allowed_tools", "mode": mode, "tools": refs} if refs else "none"

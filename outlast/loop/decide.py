@@ -90,7 +90,7 @@ def _absorb_round(state: RunState, outcome: LlmOutcome) -> RunState:
         state,
         round=state.round + 1,
         usage=state.usage + outcome.usage,
-        tool_calls=state.tool_calls + len(outcome.run) + len(outcome.ask),
+        tool_calls=state.tool_calls + len(outcome.run) + len(outcome.ask) + outcome.hosted,
         batch=Batch(state.round + 1, outcome.run, outcome.ask, outcome.client, outcome.names),
         bindings=outcome.bindings or state.bindings,
         now=outcome.at,

@@ -8,6 +8,8 @@ Used in every round, on resume too; a stored chain and a client that sends the s
    stands where the model made it, at the ask, so that what the caller sent beside its decision comes after it.
 4. Nothing is deduplicated by content. A second copy of a call (chain and replay) is the same call.
 5. What comes out is a fixed point: preparing it again changes nothing.
+6. Items only a Responses API knows go to a server that speaks it as they are. To another one, and if nobody knows their
+   type, they are an answered call, a text, or nothing.
 
 `prepare` never refuses; `validate` does, before anything happened.
 """
@@ -18,7 +20,7 @@ from typing import Protocol, assert_never
 
 from outlast.loop import pairing, reasoning
 from outlast.loop.naming import internal_name, safe_name
-from outlast.protocol import json
+from outlast.protocol import json, native
 from outlast.protocol.items import (
     Compaction,
     CompactionTrigger,
@@ -33,14 +35,20 @@ from outlast.protocol.items import (
     McpCall,
     McpListTools,
     Message,
+    NativeItem,
     PreparedItem,
     Reasoning,
     UnknownItem,
 )
 from outlast.protocol.json import JsonObject
 
-_MARKS = frozenset({"id", "status"})
 _Marked = Message | FunctionCall | CustomToolCall
+# What a model server needs of them.
+_BARE: Mapping[type, frozenset[str]] = {
+    Message: frozenset({"type", "role", "content"}),
+    FunctionCall: frozenset({"type", "call_id", "name", "arguments", "namespace", "caller"}),
+    CustomToolCall: frozenset({"type", "call_id", "name", "input", "namespace", "caller"}),
+}
 _NO_IMAGES: Mapping[str, Sequence[str]] = {}
 NO_VISION = "[image left out: this model does not read images]"
 
@@ -56,6 +64,11 @@ class Reads(Protocol):
     @property
     def encrypted_reasoning(self) -> bool:
         """An OpenAI server: encrypted reasoning is its own."""
+        ...
+
+    @property
+    def native(self) -> bool:
+        """It speaks the Responses API itself: tools and items of its other types go to it as they came."""
         ...
 
 
@@ -91,7 +104,7 @@ def prepare(items: Sequence[Item], *, upstream: Reads, images: Mapping[str, Sequ
     Raises: ValueError for an item that must not come this far (an unresolved reference, compaction).
     """
     facts = _gather(items)
-    paired = pairing.pair(list(_placed(items, facts, images)))
+    paired = pairing.pair(list(_placed(items, facts, images, upstream)))
     seen = paired if upstream.images else [_without_images(item) for item in paired]
     return Prepared(transcript=reasoning.replay(seen, encrypted=upstream.encrypted_reasoning), labels=facts.labels)
 
@@ -125,7 +138,9 @@ def _gather(items: Sequence[Item]) -> _Facts:
     return _Facts(frozenset(calls), frozenset(gateway - calls), frozenset(asks), decisions, ran, tuple(labels))
 
 
-def _placed(items: Sequence[Item], facts: _Facts, images: Mapping[str, Sequence[str]]) -> Iterator[PreparedItem]:
+def _placed(
+    items: Sequence[Item], facts: _Facts, images: Mapping[str, Sequence[str]], upstream: Reads
+) -> Iterator[PreparedItem]:
     """Each item as what the model gets of it, in order; outputs are not yet paired."""
     for position, item in enumerate(items):
         match item:
@@ -144,7 +159,10 @@ def _placed(items: Sequence[Item], facts: _Facts, images: Mapping[str, Sequence[
                     yield from _gateway_pair(item, position, images)
             case McpApprovalRequest():
                 yield from _asked_pair(item, facts, position, images)
-            case UnknownItem():
+            case NativeItem() if upstream.native:
+                if not _cut_off(item):
+                    yield item
+            case NativeItem() | UnknownItem():
                 yield from _foreign(item, facts)
             case McpListTools() | McpApprovalResponse():
                 pass
@@ -159,20 +177,35 @@ def abandoned(item: Message) -> bool:
     return item.status == "incomplete" and not item.content
 
 
+def _cut_off(item: NativeItem) -> bool:
+    """Its round was retried or its response ended before it did."""
+    status = (item.model_extra or {}).get("status")
+    return status == "incomplete" or (item.type in native.HOSTED_CALLS and status not in (None, "completed", "failed"))
+
+
 def _nameless(item: _Marked) -> _Marked:
-    """The item without id and status: they mean nothing to a model server, and clients that send a chain back leave
-    them out or give them anew. Assistant messages and reasoning keep theirs, which strict servers want."""
-    if item.model_fields_set.isdisjoint(_MARKS):
+    """The item without id and status, and without what only its client understands: they mean nothing to a model
+    server, and clients that send a chain back leave them out or give them anew. Assistant messages and reasoning keep
+    theirs, which strict servers want."""
+    if item.model_fields_set <= _BARE[type(item)]:
         return item
     match item:
         case Message():
             return Message(type="message", role=item.role, content=item.content)
         case FunctionCall():
-            return FunctionCall(type="function_call", call_id=item.call_id, name=item.name, arguments=item.arguments)
+            bare: JsonObject = {"call_id": item.call_id, "name": item.name, "arguments": item.arguments}
+            return FunctionCall(type="function_call", **bare, **_origin(item))
         case CustomToolCall():
-            return CustomToolCall(type="custom_tool_call", call_id=item.call_id, name=item.name, input=item.input)
+            bare = {"call_id": item.call_id, "name": item.name, "input": item.input}
+            return CustomToolCall(type="custom_tool_call", **bare, **_origin(item))
         case _:
             assert_never(item)
+
+
+def _origin(item: FunctionCall | CustomToolCall) -> JsonObject:
+    """Where a call's tool is from: a model server cannot place the call without it."""
+    fields: JsonObject = {"namespace": getattr(item, "namespace", None), "caller": getattr(item, "caller", None)}
+    return {key: value for key, value in fields.items() if value is not None}
 
 
 def _gateway_pair(
@@ -231,8 +264,8 @@ def _error_text(error: object) -> str | None:
             return json.dumps_text(error)
 
 
-def _foreign(item: UnknownItem, facts: _Facts) -> tuple[PreparedItem, ...]:
-    """An item of a type we do not know: an answered call, a text, or nothing for the model."""
+def _foreign(item: NativeItem | UnknownItem, facts: _Facts) -> tuple[PreparedItem, ...]:
+    """An item of a type we do not know, or the server does not: an answered call, a text, or nothing for the model."""
     answer = foreign_answer(item)
     fields = item.model_extra or {}
     if answer is not None:
@@ -249,7 +282,7 @@ def _foreign(item: UnknownItem, facts: _Facts) -> tuple[PreparedItem, ...]:
     return (Message(type="message", role="user", content=[{"type": "input_text", "text": text}]),)
 
 
-def foreign_answer(item: UnknownItem) -> tuple[str, str] | None:
+def foreign_answer(item: NativeItem | UnknownItem) -> tuple[str, str] | None:
     """Call id and output text of an item of unknown type that has both."""
     fields = item.model_extra or {}
     call_id, output = fields.get("call_id") or item.id, fields.get("output")

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from outlast.protocol.items import CustomToolCall, FunctionCall, Message, PreparedItem, Reasoning
+from outlast.protocol import native
+from outlast.protocol.items import CustomToolCall, FunctionCall, Message, NativeItem, PreparedItem, Reasoning
 from outlast.protocol.json import JsonObject
 
 
@@ -48,16 +49,27 @@ def _head(item: Reasoning) -> JsonObject:
 
 
 def _sealed_only(items: Sequence[PreparedItem]) -> tuple[PreparedItem, ...]:
-    """Unsealed reasoning is unknown to the server, sealed one needs what it led to behind it; else it goes."""
+    """Unsealed reasoning is unknown to the server; sealed one must be followed by what it led to, which is gone when
+    the round was cut there or its call was never decided: then it goes too."""
     kept: list[PreparedItem] = []
-    led_somewhere = False
+    leads_somewhere = False
     for item in reversed(items):
         if isinstance(item, Reasoning):
-            if led_somewhere and item.encrypted_content is not None:
+            if leads_somewhere and item.encrypted_content is not None:
                 kept.append(_sealed(item))
             continue
         kept.append(item)
-        led_somewhere = isinstance(item, FunctionCall | CustomToolCall) or (
-            isinstance(item, Message) and item.role == "assistant"
-        )
+        leads_somewhere = _model_made(item)
     return tuple(reversed(kept))
+
+
+def _model_made(item: PreparedItem) -> bool:
+    match item:
+        case Message():
+            return item.role == "assistant"
+        case FunctionCall() | CustomToolCall():
+            return True
+        case NativeItem():
+            return item.type in native.HOSTED_CALLS or item.type in native.CALLS
+        case _:
+            return False

@@ -166,8 +166,9 @@ Step = CallLlm | ExecuteTools | InterruptForApproval | Finish
 class LlmOutcome:
     """What a model round brought, by ordinals of its calls.
 
-    `refused`: calls that ended failed at once (cap, arguments that are no JSON, vanished tool). `produced`: the round
-    has text for the user. `finished`: the round committed the response's end itself (finish in place).
+    `refused`: calls that ended failed at once (cap, arguments that are no JSON, vanished tool). `hosted`: calls the
+    model server ran itself. `produced`: the round has text for the user. `finished`: the round committed the response's
+    end itself (finish in place).
     """
 
     usage: Usage = field(default_factory=Usage)
@@ -176,6 +177,7 @@ class LlmOutcome:
     client: bool = False
     refused: int = 0
     over_cap: bool = False
+    hosted: int = 0
     produced: bool = False
     incomplete: str | None = None
     bindings: str | None = None

@@ -5,7 +5,7 @@ Texts of the pairing errors are those of the real API. Content never appears in 
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from outlast.loop import reasoning
+from outlast.loop import pairing, reasoning
 from outlast.loop.prepare import Reads, foreign_answer, prepare
 from outlast.protocol.errors import InvalidRequest, NotFound
 from outlast.protocol.items import (
@@ -17,6 +17,7 @@ from outlast.protocol.items import (
     ItemReference,
     McpApprovalResponse,
     Message,
+    NativeItem,
     Reasoning,
     UnknownItem,
     parse_item,
@@ -65,6 +66,7 @@ def validate(
     output. Raises: InvalidRequest."""
     calls: list[FunctionCall | CustomToolCall] = []
     outputs: list[FunctionCallOutput | CustomToolCallOutput] = []
+    natives: list[NativeItem] = []
     answered: set[str] = set()
     for item, param in _places(history, inputs, before):
         if not upstream.images:
@@ -79,12 +81,15 @@ def validate(
                 calls.append(item)
             case FunctionCallOutput() | CustomToolCallOutput():
                 outputs.append(item)
-            case UnknownItem():
+            case NativeItem() if upstream.native:
+                natives.append(item)
+            case NativeItem() | UnknownItem():
                 answer = foreign_answer(item)
                 answered.update(answer[:1] if answer is not None else ())
             case _:
                 pass
     _refuse_unpaired(calls, outputs, answered, interrupted)
+    _refuse_unpaired_natives(natives, interrupted)
     _refuse_silence([*history, *inputs], upstream)
 
 
@@ -143,6 +148,25 @@ def _refuse_unpaired(
         cut = isinstance(call, FunctionCall) and call.status in _CUT
         if call.call_id not in done and not cut:
             raise InvalidRequest(f"No tool output found for {_spoken(call)} {call.call_id}.", param="input")
+
+
+def _refuse_unpaired_natives(items: Sequence[NativeItem], interrupted: Collection[str]) -> None:
+    """The same for shell calls and their like, each kind among itself."""
+    calls = {key: item for item in items if (key := pairing.native_call(item)) is not None}
+    answers = {key: item for item in items if (key := pairing.native_answer(item)) is not None}
+    for key in answers:
+        if key not in calls:
+            kind, call_id = key
+            raise InvalidRequest(f"No tool call found for {_words(kind)} output with call_id {call_id}.", param="input")
+    for key, call in calls.items():
+        kind, call_id = key
+        cut = (call.model_extra or {}).get("status") in _CUT
+        if key not in answers and call_id not in interrupted and not cut:
+            raise InvalidRequest(f"No tool output found for {_words(kind)} {call_id}.", param="input")
+
+
+def _words(kind: str) -> str:
+    return kind.replace("_", " ")
 
 
 def _spoken(item: FunctionCall | FunctionCallOutput | CustomToolCall | CustomToolCallOutput) -> str:

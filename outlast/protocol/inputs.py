@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from pydantic import ValidationError
 
-from outlast.protocol import ids, invalid
+from outlast.protocol import invalid
 from outlast.protocol.content import canonical_content
 from outlast.protocol.errors import InvalidRequest, UnsupportedFeature
 from outlast.protocol.items import Item, dump, parse_item
@@ -24,6 +24,7 @@ _CALLS = frozenset({"function_call", "custom_tool_call"})
 # Stored items of these types have a status; the others have none in the API or keep what they came with.
 _WITH_STATUS = _OUTPUTS | _CALLS | {"message"}
 _MAX_CALL_ID = 64
+_MAX_ID = 200
 
 
 def parse_input(raw: object, *, max_items: int) -> tuple[Item, ...]:
@@ -71,10 +72,10 @@ def _check_id(raw: JsonObject, param: str) -> None:
         return
     if not isinstance(item_id, str):
         raise invalid.wrong_type(f"{param}.id", "a string", item_id)
-    if not ids.is_id(item_id):
+    # Whoever made it chose its characters; only what no database keeps is refused.
+    if len(item_id) > _MAX_ID or not item_id.isprintable():
         raise InvalidRequest(
-            f"'{param}.id' is not an id: 1 to 200 of the characters A-Z a-z 0-9 _ . : - are allowed.",
-            param=f"{param}.id",
+            f"'{param}.id' is not an id: at most {_MAX_ID} printable characters are allowed.", param=f"{param}.id"
         )
 
 
@@ -85,6 +86,8 @@ def _canonical(raw: JsonObject, kind: str | None, param: str, content: str) -> J
             raise invalid.absent(f"{param}.type")
         kind = "message" if "role" in raw else "item_reference"
     body = {**raw, "type": kind}
+    if not body.get("id"):
+        body.pop("id", None)  # null and "" are how some clients say that they have none
     if kind == "message":
         return _message(body, param, content)
     if kind in _OUTPUTS or kind in _CALLS:

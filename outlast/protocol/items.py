@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, StrictBool, Tag, TypeAdapter
 
+from outlast.protocol import native
 from outlast.protocol.json import JsonObject
 
 
@@ -142,6 +143,13 @@ class CompactionTrigger(WireItem):
     type: Literal["compaction_trigger"]
 
 
+class NativeItem(WireItem):
+    """An item of the API that is neither made nor run here: calls of hosted and client-side tools, their outputs,
+    tools that come as items."""
+
+    type: str
+
+
 class UnknownItem(WireItem):
     """Any other type: tolerated (behaviour.md §2)."""
 
@@ -163,6 +171,7 @@ _KNOWN: dict[str, type[WireItem]] = {
     "compaction": Compaction,
     "compaction_trigger": CompactionTrigger,
 }
+_TAGS = {**{kind: kind for kind in _KNOWN}, **dict.fromkeys(native.ITEMS, "native")}
 
 
 def _tag(value: Any) -> str:
@@ -175,7 +184,7 @@ def _tag(value: Any) -> str:
             return "message" if "role" in value else "item_reference"
     else:
         kind = None
-    return kind if kind in _KNOWN else "unknown"
+    return _TAGS.get(kind, "unknown") if isinstance(kind, str) else "unknown"
 
 
 Item = Annotated[
@@ -192,12 +201,16 @@ Item = Annotated[
     | Annotated[ItemReference, Tag("item_reference")]
     | Annotated[Compaction, Tag("compaction")]
     | Annotated[CompactionTrigger, Tag("compaction_trigger")]
+    | Annotated[NativeItem, Tag("native")]
     | Annotated[UnknownItem, Tag("unknown")],
     Discriminator(_tag),
 ]
 
 # What `prepare_transcript` may hand to an adapter; an adapter that meets another type raises.
-PreparedItem = Message | FunctionCall | FunctionCallOutput | CustomToolCall | CustomToolCallOutput | Reasoning
+# A `NativeItem` is only for servers that speak the Responses API.
+PreparedItem = (
+    Message | FunctionCall | FunctionCallOutput | CustomToolCall | CustomToolCallOutput | Reasoning | NativeItem
+)
 
 _item: TypeAdapter[Item] = TypeAdapter(Item)
 
@@ -205,6 +218,11 @@ _item: TypeAdapter[Item] = TypeAdapter(Item)
 def parse_item(raw: JsonObject) -> Item:
     """One item from JSON. Raises: pydantic.ValidationError when a known type lacks what it needs."""
     return _item.validate_python(raw)
+
+
+def brings_tools(item: WireItem) -> bool:
+    """Whether the model gets tools by this item."""
+    return isinstance(item, NativeItem) and item.type in native.TOOL_ITEMS
 
 
 def dump(item: WireItem) -> JsonObject:

@@ -1,4 +1,4 @@
-"""Tools and tool choices of this version: functions of the client, MCP servers. Everything else is refused by name.
+"""Tools and tool choices: functions of the client, MCP servers, and what only a model server knows (`native`).
 
 A tool keeps what it does not know (`extra="allow"`), because a response echoes what the client sent; `public` leaves
 out the two fields that are secrets of one request, `authorization` and `headers`.
@@ -11,36 +11,13 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter, ValidationError, model_validator
 
-from outlast.protocol import invalid
+from outlast.protocol import invalid, native
 from outlast.protocol.errors import InvalidRequest, UnsupportedFeature
 from outlast.protocol.json import JsonObject
+from outlast.protocol.native import NativeTool
 
 _NAME = r"^[a-zA-Z0-9_-]{1,64}$"
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_WORKING = "Tool types that work now: 'function', 'mcp'."
-
-# Types of the API that this version does not serve. A dated or otherwise unknown type is refused with the same text.
-HOSTED = frozenset(
-    {
-        "web_search",
-        "web_search_preview",
-        "file_search",
-        "code_interpreter",
-        "image_generation",
-        "programmatic_tool_calling",
-    }
-)
-REFUSED = HOSTED | {
-    "computer",
-    "computer_use",
-    "computer_use_preview",
-    "custom",
-    "namespace",
-    "tool_search",
-    "shell",
-    "local_shell",
-    "apply_patch",
-}
 
 
 class _Wire(BaseModel):
@@ -149,7 +126,7 @@ class McpTool(_Wire):
         return {**(self.headers or {}), **bearer}
 
 
-Tool = FunctionTool | McpTool
+Tool = FunctionTool | McpTool | NativeTool
 
 
 class FunctionChoice(_Wire):
@@ -167,7 +144,18 @@ class McpChoice(_Wire):
     name: str | None = None
 
 
-ToolRef = Annotated[FunctionChoice | McpChoice, Discriminator("type")]
+def _ref_kind(value: Any) -> str:
+    kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return kind if kind in ("function", "mcp") else "native"
+
+
+# A choice of another tool is its type, for a custom tool with its name: it has the form of the tool.
+ToolRef = Annotated[
+    Annotated[FunctionChoice, Tag("function")]
+    | Annotated[McpChoice, Tag("mcp")]
+    | Annotated[NativeTool, Tag("native")],
+    Discriminator(_ref_kind),
+]
 
 
 class AllowedToolsChoice(_Wire):
@@ -178,7 +166,7 @@ class AllowedToolsChoice(_Wire):
     tools: list[ToolRef] = Field(min_length=1, max_length=128)
 
 
-ToolChoice = Literal["none", "auto", "required"] | FunctionChoice | McpChoice | AllowedToolsChoice
+ToolChoice = Literal["none", "auto", "required"] | FunctionChoice | McpChoice | NativeTool | AllowedToolsChoice
 
 _CHOICES: dict[str, type[FunctionChoice | McpChoice | AllowedToolsChoice]] = {
     "function": FunctionChoice,
@@ -188,6 +176,7 @@ _CHOICES: dict[str, type[FunctionChoice | McpChoice | AllowedToolsChoice]] = {
 _MODES = ("none", "auto", "required")
 _function: TypeAdapter[FunctionTool] = TypeAdapter(FunctionTool)
 _mcp: TypeAdapter[McpTool] = TypeAdapter(McpTool)
+_native: TypeAdapter[NativeTool] = TypeAdapter(NativeTool)
 
 
 def parse_tools(raw: Sequence[object]) -> tuple[Tool, ...]:
@@ -212,7 +201,7 @@ def _parse_tool(raw: object, param: str) -> Tool:
             case "mcp":
                 return _mcp.validate_python(_by_url(raw, param))
             case _:
-                raise UnsupportedFeature(f"{_refused(kind)} {_WORKING}", param=f"{param}.type")
+                return _without_secrets(_native.validate_python(raw), param)
     except ValidationError as error:
         raise invalid.explain(error, raw, param) from error
 
@@ -236,15 +225,20 @@ def _by_url(raw: JsonObject, param: str) -> JsonObject:
     return raw
 
 
-def _refused(kind: str) -> str:
-    if kind in REFUSED or kind.startswith(("web_search_", "file_search_", "code_interpreter_", "computer_")):
-        return f"Tools of type '{kind}' are not supported by this version."
-    return f"Unknown tool type {kind[:64]!r}."
+def _without_secrets(tool: NativeTool, param: str) -> NativeTool:
+    place = native.secret_place(tool)
+    if place is not None:
+        raise UnsupportedFeature(
+            f"'{param}.{place}' is not supported: it would be stored and shown with the tool.", param=f"{param}.{place}"
+        )
+    return tool
 
 
 def _refuse_doubles(tools: Sequence[Tool]) -> None:
     seen: dict[tuple[str, str], int] = {}
     for index, tool in enumerate(tools):
+        if isinstance(tool, NativeTool):
+            continue  # the model server's business
         what, name = ("server_label", tool.server_label) if isinstance(tool, McpTool) else ("name", tool.name)
         first = seen.setdefault((what, name), index)
         if first != index:
@@ -255,8 +249,8 @@ def _refuse_doubles(tools: Sequence[Tool]) -> None:
 
 
 def parse_tool_choice(raw: object, tools: Sequence[Tool]) -> ToolChoice | None:
-    """The choice, None when none was given. Raises: InvalidRequest for a choice of something `tools` does not declare,
-    UnsupportedFeature for one of a tool type we do not serve."""
+    """The choice, None when none was given. Raises: InvalidRequest for a choice of something `tools` does not
+    declare."""
     match raw:
         case None:
             return None
@@ -275,14 +269,14 @@ def parse_tool_choice(raw: object, tools: Sequence[Tool]) -> ToolChoice | None:
 
 
 def _parse_choice(raw: JsonObject, tools: Sequence[Tool]) -> ToolChoice:
-    _refuse_choice(raw, "tool_choice", tuple(_CHOICES))
+    _check_kind(raw, "tool_choice", tuple(_CHOICES), tools)
     entries = raw.get("tools")
     if raw["type"] == "allowed_tools" and isinstance(entries, list):
         for index, entry in enumerate(entries):
             if isinstance(entry, dict):
-                _refuse_choice(entry, f"tool_choice.tools[{index}]", ("function", "mcp"))
+                _check_kind(entry, f"tool_choice.tools[{index}]", ("function", "mcp"), tools)
     try:
-        choice = _CHOICES[raw["type"]].model_validate(raw)
+        choice = _CHOICES.get(raw["type"], NativeTool).model_validate(raw)
     except ValidationError as error:
         raise invalid.explain(error, raw, "tool_choice") from error
     if isinstance(choice, AllowedToolsChoice):
@@ -293,23 +287,49 @@ def _parse_choice(raw: JsonObject, tools: Sequence[Tool]) -> ToolChoice:
     return choice
 
 
-def _refuse_choice(raw: JsonObject, param: str, known: tuple[str, ...]) -> None:
+def _check_kind(raw: JsonObject, param: str, served: tuple[str, ...], tools: Sequence[Tool]) -> None:
     """Refuse by name before the shape is looked at."""
     kind = raw.get("type")
     if kind is None:
         raise invalid.absent(f"{param}.type")
     if not isinstance(kind, str):
         raise invalid.wrong_type(f"{param}.type", "a string", kind)
-    if kind in known:
+    if kind in served or any(isinstance(tool, NativeTool) and _chosen_by(tool, raw) for tool in tools):
         return
-    if kind in REFUSED or kind.startswith("web_search_"):
-        raise UnsupportedFeature(f"{_refused(kind)} {_WORKING}", param=f"{param}.type")
-    raise invalid.wrong_value(f"{param}.type", kind, known)
+    if native.known(kind):
+        name = raw.get("name")
+        what = f"{kind} {name[:64]!r}" if isinstance(name, str) else f"'{kind}'"
+        raise InvalidRequest(f"'{param}' chooses {what}, which 'tools' does not declare.", param=f"{param}.type")
+    raise invalid.wrong_value(f"{param}.type", kind, served)
 
 
-def _refuse_undeclared(choice: FunctionChoice | McpChoice, tools: Sequence[Tool], param: str) -> None:
+def _chosen_by(tool: NativeTool, raw: JsonObject) -> bool:
+    """Whether a choice means this tool. Dated and older spellings of a type are one; a custom tool goes by name."""
+    kind, name = raw["type"], raw.get("name")
+    if kind == "custom":
+        own = (tool.model_extra or {}).get("name")
+        return (tool.type == "custom" and own == name) or _has_nested(tool, "custom", name)
+    return _family(tool.type) == _family(kind)
+
+
+def _family(kind: str) -> str:
+    return next((stem for stem in ("web_search", "computer") if kind.startswith(stem)), kind)
+
+
+def _has_nested(tool: Tool, kind: str, name: object) -> bool:
+    return isinstance(tool, NativeTool) and any(
+        each.get("type") == kind and each.get("name") == name for each in native.nested(tool)
+    )
+
+
+def _refuse_undeclared(choice: FunctionChoice | McpChoice | NativeTool, tools: Sequence[Tool], param: str) -> None:
+    if isinstance(choice, NativeTool):
+        return
     if isinstance(choice, FunctionChoice):
-        found = any(isinstance(tool, FunctionTool) and tool.name == choice.name for tool in tools)
+        found = any(
+            (isinstance(tool, FunctionTool) and tool.name == choice.name) or _has_nested(tool, "function", choice.name)
+            for tool in tools
+        )
         what, key = f"function {choice.name[:64]!r}", "name"
     else:
         found = any(isinstance(tool, McpTool) and tool.server_label == choice.server_label for tool in tools)

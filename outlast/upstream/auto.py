@@ -16,12 +16,14 @@ def create(
     *,
     openai: bool,
     images: bool = True,
+    native: bool = True,
 ) -> Upstream:
-    """The upstream of a configuration entry; `openai`: OpenAI itself answers there; `images`: its model reads them."""
+    """The upstream of a configuration entry; `openai`: OpenAI itself answers there; `images`: its model reads them;
+    `native`: it knows the tools of the Responses API, if it speaks that."""
     match dialect:
         case "responses":
             return ResponsesUpstream(
-                name, base_url, api_key=api_key, api_key_env=api_key_env, openai=openai, images=images
+                name, base_url, api_key=api_key, api_key_env=api_key_env, openai=openai, images=images, native=native
             )
         case "chat":
             return ChatUpstream(

@@ -21,6 +21,8 @@ class ModelTool:
     description: str | None
     parameters: JsonObject | None
     strict: bool | None = None
+    # Fields of it that only the Responses API has (`defer_loading`, …).
+    more: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,10 @@ class Round:
     transcript: Sequence[PreparedItem]
     instructions: str | None = None
     tools: Sequence[ModelTool] = ()
-    # "none" | "auto" | "required" | {"type": "function", "name": …} | {"type": "allowed_tools", "mode", "tools"}
+    # Tools of other types as the client sent them, for servers whose capabilities say `native`.
+    native: Sequence[JsonObject] = ()
+    # "none" | "auto" | "required" | {"type": "function", "name": …} | {"type": "allowed_tools", "mode", "tools"}, and
+    # with native tools a choice of one of them.
     tool_choice: str | JsonObject | None = None
     parallel_tool_calls: bool | None = None
     max_output_tokens: int | None = None
@@ -41,6 +46,8 @@ class Round:
     reasoning: JsonObject | None = None
     text: JsonObject | None = None
     include: Sequence[str] = ()
+    # What is left of it; given only with native tools that the server runs itself.
+    max_tool_calls: int | None = None
     # What is passed on as it came: service_tier, prompt_cache_key, safety_identifier, user, truncation, penalties …
     extra: JsonObject | None = None
 
@@ -69,6 +76,8 @@ class Capabilities:
     images: bool = True
     # An OpenAI server: encrypted reasoning is its own and goes back byte for byte (behaviour.md §2.1).
     encrypted_reasoning: bool = False
+    # It speaks the Responses API itself: tools and items of its other types go to it as they came.
+    native: bool = False
 
 
 class Upstream(Protocol):

@@ -132,7 +132,7 @@ def _tools(round: Round) -> tuple[Sequence[ModelTool], str | JsonObject | None]:
         case {"type": "function", "name": str(name)}:
             choice = {"type": "function", "function": {"name": name}}
         case {"type": "allowed_tools", "mode": str(mode), "tools": list(allowed)}:
-            names = {tool.get("name") for tool in allowed}
+            names = {tool.get("name") for tool in allowed if tool.get("type") == "function"}
             tools, choice = [tool for tool in round.tools if tool.name in names], mode
         case other:
             raise TypeError(f"unprepared tool_choice: {other}")

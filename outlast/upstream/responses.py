@@ -33,10 +33,12 @@ class ResponsesUpstream:
         api_key_env: str | None = None,
         openai: bool = False,
         images: bool = True,
+        native: bool = True,
     ) -> None:
-        """`openai`: it is an OpenAI server, which alone can read its encrypted reasoning."""
+        """`openai`: it is an OpenAI server, which alone can read its encrypted reasoning. `native`: it knows more tools
+        than functions."""
         self._endpoint = Endpoint(name, base_url, api_key=api_key, api_key_env=api_key_env)
-        self._capabilities = Capabilities(images=images, encrypted_reasoning=openai)
+        self._capabilities = Capabilities(images=images, encrypted_reasoning=openai, native=native)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -49,12 +51,15 @@ class ResponsesUpstream:
         include = list(round.include)
         if openai and ENCRYPTED_REASONING not in include:
             include.append(ENCRYPTED_REASONING)
+        tools = [*(_tool(tool) for tool in round.tools), *round.native]
+        # Without tools both are meaningless and some servers refuse them.
+        choosing = bool(tools) or any(items.brings_tools(item) for item in round.transcript)
         settings: JsonObject = {
             "instructions": round.instructions,
-            "tools": [_tool(tool) for tool in round.tools] or None,
-            # Without tools both are meaningless and some servers refuse them.
-            "tool_choice": round.tool_choice if round.tools else None,
-            "parallel_tool_calls": round.parallel_tool_calls if round.tools else None,
+            "tools": tools or None,
+            "tool_choice": round.tool_choice if choosing else None,
+            "parallel_tool_calls": round.parallel_tool_calls if choosing else None,
+            "max_tool_calls": round.max_tool_calls,
             "max_output_tokens": round.max_output_tokens,
             "temperature": round.temperature,
             "top_p": round.top_p,
@@ -114,7 +119,12 @@ class ResponsesUpstream:
 
 def _tool(tool: ModelTool) -> JsonObject:
     """A flat function; what the tool's maker did not say is not said."""
-    fields = {"description": tool.description, "parameters": tool.parameters, "strict": tool.strict}
+    fields = {
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "strict": tool.strict,
+        **(tool.more or {}),
+    }
     return {"type": "function", "name": tool.name, **{key: value for key, value in fields.items() if value is not None}}
 
 
@@ -125,6 +135,9 @@ def _item(item: PreparedItem, *, openai: bool) -> JsonObject:
             # `summary` is required even when empty.
             body = {**_given(item), "summary": item.summary or []}
             keeps_id = item.encrypted_content is not None
+        case items.NativeItem():
+            body = _given(item)
+            keeps_id = item.type in _NEEDS_ID
         case (
             items.Message()
             | items.FunctionCall()
@@ -140,6 +153,20 @@ def _item(item: PreparedItem, *, openai: bool) -> JsonObject:
         # OpenAI looks ids up and, with `store: false`, knows none but those inside encrypted content.
         body.pop("id", None)
     return body
+
+
+# Items whose id their API requires; the local shell's output has its call's id for its own.
+_NEEDS_ID = frozenset(
+    {
+        "file_search_call",
+        "computer_call",
+        "image_generation_call",
+        "code_interpreter_call",
+        "local_shell_call_output",
+        "program",
+        "program_output",
+    }
+)
 
 
 def _given(item: PreparedItem) -> JsonObject:

@@ -66,7 +66,6 @@ REFUSED: list[tuple[dict[str, Any], str | None, str | None, str]] = [
             "apply_patch",
             "namespace",
             "tool_search",
-            "brand_new",
         )
     ),
     ({"tools": [{**MCP, "connector_id": "c"}]}, "tools[0].connector_id", "unsupported_feature", "server_url"),
@@ -101,7 +100,7 @@ REFUSED: list[tuple[dict[str, Any], str | None, str | None, str]] = [
     ({"tools": [{**MCP, "require_approval": "sometimes"}]}, "tools[0].require_approval", None, "'never'"),
     ({"tool_choice": "required"}, "tool_choice", None, "declare a tool"),
     ({"tool_choice": {"type": "function", "name": "other"}}, "tool_choice.name", None, "'other'"),
-    ({"tool_choice": {"type": "web_search_preview"}}, "tool_choice.type", "unsupported_feature", "web_search"),
+    ({"tool_choice": {"type": "web_search_preview"}}, "tool_choice.type", None, "web_search"),
     # Input.
     ({"input": None}, "input", None, "Missing"),
     ({"input": [{"role": "robot", "content": "hi"}]}, "input[0].role", None, "'user'"),

@@ -21,6 +21,7 @@ class Reads:
 
     images: bool = True
     encrypted_reasoning: bool = False
+    native: bool = False
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ async def test_a_model_reads_what_its_section_and_its_server_say() -> None:
     )
     catalog = Catalog(given, None)
     assert {name: catalog.capabilities(name) for name in given.models} == {
-        "gpt": Capabilities(images=True, encrypted_reasoning=True),
-        "blue": Capabilities(images=False, encrypted_reasoning=True),
+        "gpt": Capabilities(images=True, encrypted_reasoning=True, native=True),
+        "blue": Capabilities(images=False, encrypted_reasoning=True, native=True),
         "sees": Capabilities(images=True),
         "blind": Capabilities(images=False),
     }

@@ -16,6 +16,7 @@ class Server:
 
     images: bool = True
     encrypted_reasoning: bool = False
+    native: bool = False
 
 
 PLAIN = Server()

@@ -18,6 +18,7 @@ class Server:
 
     images: bool
     encrypted_reasoning: bool
+    native: bool = False
 
 
 SERVERS = st.builds(Server, st.booleans(), st.booleans())

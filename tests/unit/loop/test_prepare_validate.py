@@ -18,6 +18,7 @@ class Server:
 
     images: bool = True
     encrypted_reasoning: bool = False
+    native: bool = False
 
 
 USER: JsonObject = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}

@@ -123,7 +123,8 @@ def test_an_object_with_only_an_id_is_a_reference() -> None:
             {"role": "user", "content": [{"type": "input_image", "image_url": "http://x", "detail": "max"}]},
             "input[0].content[0].detail",
         ),
-        ({"role": "user", "content": "x", "id": "a b"}, "input[0].id"),
+        ({"role": "user", "content": "x", "id": "a\0b"}, "input[0].id"),
+        ({"role": "user", "content": "x", "id": "a" * 201}, "input[0].id"),
         ({"role": "user", "content": "x", "id": 3}, "input[0].id"),
         ({"type": "function_call", "name": "f", "arguments": "{}"}, "input[0].call_id"),
         ({"type": "function_call", "call_id": "c" * 65, "name": "f", "arguments": "{}"}, "input[0].call_id"),
@@ -144,6 +145,20 @@ def test_a_wrong_item_is_refused_with_its_path(item: object, param: str) -> None
         canonical(item)
     assert caught.value.param == param
     assert f"'{param}'" in caught.value.message
+
+
+@pytest.mark.parametrize("item_id", ["a b", "ä/ö?=&#", "msg_" + "x" * 196, "🙂", "'\"\\"])
+def test_ids_of_other_makers_are_kept(item_id: str) -> None:
+    """Whatever their characters."""
+    (item,) = canonical({"role": "user", "content": "x", "id": item_id})
+    assert item["id"] == item_id
+
+
+@pytest.mark.parametrize("item_id", [None, ""])
+def test_an_empty_id_is_none(item_id: str | None) -> None:
+    """So some clients say that they have none."""
+    (item,) = canonical({"type": "function_call_output", "call_id": "c", "output": "x", "id": item_id})
+    assert "id" not in item
 
 
 @pytest.mark.parametrize(

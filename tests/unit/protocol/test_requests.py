@@ -198,7 +198,6 @@ def test_a_wrong_value_is_refused_with_its_path_and_what_to_change(
         ({"background_options": {"completion_window": "8h"}}, "background_options.completion_window"),
         ({"input": [{"type": "compaction_trigger"}]}, "input[0].type"),
         ({"input": [{"type": "compaction", "encrypted_content": "x"}]}, "input[0].type"),
-        ({"tool_choice": {"type": "file_search"}}, "tool_choice.type"),
     ],
 )
 def test_what_this_version_does_not_serve_is_refused_by_name(fields: dict[str, Any], param: str) -> None:

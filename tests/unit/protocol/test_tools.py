@@ -1,10 +1,10 @@
-"""Tools: what is served, what is refused by name, what a response shows of them."""
+"""Tools: what is accepted, what is refused by name, what a response shows of them."""
 
 from typing import Any
 
 import pytest
 
-from outlast.protocol import tools
+from outlast.protocol import native, tools
 from outlast.protocol.errors import InvalidRequest, UnsupportedFeature
 
 MCP: dict[str, Any] = {"type": "mcp", "server_label": "desk", "server_url": "https://desk.example/mcp"}
@@ -63,13 +63,70 @@ def test_a_function_always_shows_its_three_keys() -> None:
         "teleport",
     ],
 )
-def test_other_tool_types_are_refused_by_name(kind: str) -> None:
-    """The text names the type and says which work."""
+def test_other_tool_types_are_kept_as_sent(kind: str) -> None:
+    """Whether they are of use is the model server's to know."""
+    sent = {"type": kind, "name": "x", "anything": {"else": [1]}}
+    _, tool = tools.parse_tools([FUNCTION, sent])
+    assert tools.public(tool) == sent
+
+
+@pytest.mark.parametrize(("kind", "skip"), [("web_search_2025_08_26", False), ("custom", False), ("shell", False)])
+def test_what_a_model_cannot_have_is_refused_by_name(kind: str, skip: bool) -> None:
+    """The text names the type and the setting."""
     with pytest.raises(UnsupportedFeature) as caught:
-        tools.parse_tools([FUNCTION, {"type": kind, "name": "x"}])
+        native.admit(tools.parse_tools([FUNCTION, {"type": kind}]), None, skip=skip)
     assert caught.value.param == "tools[1].type"
     assert repr(kind) in caught.value.message
-    assert caught.value.message.endswith("Tool types that work now: 'function', 'mcp'.")
+    assert '[tools] unsupported = "skip"' in caught.value.message
+
+
+@pytest.mark.parametrize(("kind", "skip"), [("teleport", False), ("teleport", True), ("web_search", True)])
+def test_other_tools_are_left_out(kind: str, skip: bool) -> None:
+    """A type nobody knows always, a known one when the operator says so; but not a chosen one."""
+    declared = tools.parse_tools([{"type": kind}])
+    native.admit(declared, "auto", skip=skip)
+    for choice in ("required", tools.parse_tool_choice({"type": kind}, declared)):
+        with pytest.raises(UnsupportedFeature) as caught:
+            native.admit(declared, choice, skip=skip)
+        assert caught.value.param == "tool_choice"
+
+
+@pytest.mark.parametrize("place", ["container", "environment"])
+def test_secrets_inside_a_tool_are_refused(place: str) -> None:
+    """They would be echoed and stored."""
+    policy = {"type": "allowlist", "allowed_domains": ["x"], "domain_secrets": [{"name": "K", "value": "secret"}]}
+    with pytest.raises(UnsupportedFeature) as caught:
+        tools.parse_tools([{"type": "shell", place: {"network_policy": policy}}])
+    assert caught.value.param == f"tools[0].{place}.network_policy.domain_secrets"
+    assert "secret'" not in caught.value.message
+
+
+SPACE: dict[str, Any] = {
+    "type": "namespace",
+    "name": "n",
+    "description": "",
+    "tools": [{"type": "function", "name": "inside"}, {"type": "custom", "name": "patch"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("declared", "raw"),
+    [
+        ({"type": "custom", "name": "patch"}, {"type": "custom", "name": "patch"}),
+        ({"type": "web_search"}, {"type": "web_search_preview"}),
+        ({"type": "computer_use_preview"}, {"type": "computer_use"}),
+        ({"type": "shell"}, {"type": "shell"}),
+        ({"type": "teleport"}, {"type": "teleport"}),
+        (SPACE, {"type": "function", "name": "inside"}),
+        (SPACE, {"type": "custom", "name": "patch"}),
+        ({"type": "shell"}, {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "shell"}]}),
+    ],
+)
+def test_any_declared_tool_can_be_chosen(declared: dict[str, Any], raw: dict[str, Any]) -> None:
+    """In the spelling of the request, inside namespaces too."""
+    choice = tools.parse_tool_choice(raw, tools.parse_tools([declared]))
+    assert choice is not None and not isinstance(choice, str)
+    assert choice.model_dump(exclude_unset=True) == raw
 
 
 @pytest.mark.parametrize(

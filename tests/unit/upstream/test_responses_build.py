@@ -152,8 +152,10 @@ def test_openai_gets_no_ids_but_those_of_encrypted_reasoning() -> None:
 
 def test_capabilities_say_who_can_read_encrypted_reasoning() -> None:
     """Preparation asks."""
-    assert ResponsesUpstream("a", "http://h", openai=True).capabilities == Capabilities(encrypted_reasoning=True)
-    assert ResponsesUpstream("a", "http://h", images=False).capabilities == Capabilities(images=False)
+    assert ResponsesUpstream("a", "http://h", openai=True).capabilities == Capabilities(
+        encrypted_reasoning=True, native=True
+    )
+    assert ResponsesUpstream("a", "http://h", images=False).capabilities == Capabilities(images=False, native=True)
 
 
 def test_an_unprepared_item_raises() -> None:
