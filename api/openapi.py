@@ -102,8 +102,10 @@ def _completed(found: JsonObject) -> JsonObject:
 
 
 def _as_sent(schema: JsonObject) -> JsonObject:
-    """The type holds canonical items; a client may also send a string, or items without a type."""
+    """The type holds what was made of it; a client may send a string for items, an object for an id."""
     if "input" in schema["properties"]:
         items = {"type": "array", "items": {"type": "object"}}
+        named = {"type": "object", "required": ["id"], "properties": {"id": {"type": "string"}}}
         schema["properties"]["input"] = {"anyOf": [{"type": "string"}, items, {"type": "null"}]}
+        schema["properties"]["conversation"] = {"anyOf": [{"type": "string"}, named, {"type": "null"}]}
     return schema
