@@ -221,3 +221,30 @@ async def test_a_function_call_of_a_turn_is_answered_in_the_conversation(world: 
         "function_call_output",
         "message",
     ]
+
+
+async def test_a_websocket_takes_turns_in_a_conversation(world: World) -> None:
+    """One after the other; a turn nobody stores is continued on its connection with the history it had."""
+    case = world.case()
+    case.play([say("one")], [say("two")], [say("three")])
+    created = await opened(case.client, "before")
+    common: Any = {"model": case.script.model, "conversation": created.id}
+
+    async with case.client.responses.connect() as connection:
+
+        async def turn(text: str, **fields: Any) -> Any:
+            await connection.response.create(input=text, **fields)
+            async for event in connection:
+                if event.type in ("response.completed", "error"):
+                    return event
+            return None
+
+        await turn("1", **common)
+        whispered = await turn("2", store=False, **common)
+        assert whispered.response.conversation.id == created.id
+        previous = whispered.response.id
+        last = await turn("3", model=case.script.model, store=False, previous_response_id=previous)
+    assert last.response.conversation is None
+    heard = [item["content"][0]["text"] for item in case.script.transcript()]
+    assert heard == ["before", "1", "one", "2", "two", "3"]
+    assert await texts(case.client, created.id) == ["before", "1", "one"]
