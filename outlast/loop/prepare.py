@@ -43,12 +43,14 @@ from outlast.protocol.items import (
 from outlast.protocol.json import JsonObject
 
 _Marked = Message | FunctionCall | CustomToolCall
+_SAID = frozenset(Message.model_fields)
 # What a model server needs of them.
 _BARE: Mapping[type, frozenset[str]] = {
     Message: frozenset({"type", "role", "content"}),
-    FunctionCall: frozenset({"type", "call_id", "name", "arguments", "namespace", "caller"}),
-    CustomToolCall: frozenset({"type", "call_id", "name", "input", "namespace", "caller"}),
+    FunctionCall: frozenset({"type", "call_id", "name", "arguments"}),
+    CustomToolCall: frozenset({"type", "call_id", "name", "input"}),
 }
+_ORIGIN = ("namespace", "caller", "async")
 _NO_IMAGES: Mapping[str, Sequence[str]] = {}
 NO_VISION = "[image left out: this model does not read images]"
 
@@ -146,7 +148,7 @@ def _placed(
         match item:
             case Message():
                 if not abandoned(item):
-                    yield item if item.role == "assistant" else _nameless(item)
+                    yield _said(item) if item.role == "assistant" else _nameless(item)
             case FunctionCall() | CustomToolCall():
                 yield _nameless(item)
             case Reasoning():
@@ -161,11 +163,13 @@ def _placed(
                 yield from _asked_pair(item, facts, position, images)
             case NativeItem() if upstream.native:
                 if not _cut_off(item):
-                    yield item
+                    yield item if item.type in native.WITH_ID or item.id is None else _idless(item)
             case NativeItem() | UnknownItem():
                 yield from _foreign(item, facts)
             case McpListTools() | McpApprovalResponse():
                 pass
+            case Compaction() if upstream.encrypted_reasoning:
+                yield item  # its own: ours are messages by now (`compaction.expanded`)
             case ItemReference() | Compaction() | CompactionTrigger():
                 raise ValueError(f"{item.type} in a transcript: it must be resolved or refused before")
             case _:
@@ -181,6 +185,18 @@ def _cut_off(item: NativeItem) -> bool:
     """Its round was retried or its response ended before it did."""
     status = (item.model_extra or {}).get("status")
     return status == "incomplete" or (item.type in native.HOSTED_CALLS and status not in (None, "completed", "failed"))
+
+
+def _idless(item: NativeItem) -> NativeItem:
+    return NativeItem(type=item.type, **(item.model_extra or {}))
+
+
+def _said(item: Message) -> Message:
+    """A message of the model without what only its client understands."""
+    if item.model_fields_set <= _SAID:
+        return item
+    kept = {key: getattr(item, key) for key in item.model_fields_set & _SAID}
+    return Message(**{**kept, "type": "message"})
 
 
 def _nameless(item: _Marked) -> _Marked:
@@ -204,8 +220,8 @@ def _nameless(item: _Marked) -> _Marked:
 
 def _origin(item: FunctionCall | CustomToolCall) -> JsonObject:
     """Where a call's tool is from: a model server cannot place the call without it."""
-    fields: JsonObject = {"namespace": getattr(item, "namespace", None), "caller": getattr(item, "caller", None)}
-    return {key: value for key, value in fields.items() if value is not None}
+    given = {key: getattr(item, key, None) for key in _ORIGIN}
+    return {key: value for key, value in given.items() if value is not None}
 
 
 def _gateway_pair(

@@ -53,6 +53,8 @@ ANSWERS = {
 CALLS = frozenset(ANSWERS.values())
 # Items that bring tools with them, so that a round may have tools although `tools` is empty.
 TOOL_ITEMS = frozenset({"additional_tools", "tool_search_output"})
+# Items whose id their type requires; the others' ids mean nothing to a server that keeps nothing.
+WITH_ID = HOSTED_CALLS | {"computer_call", "local_shell_call", "local_shell_call_output", "program_output"}
 ITEMS = HOSTED_CALLS | TOOL_ITEMS | CALLS | ANSWERS.keys() | {"program_output", "configuration_update"}
 
 

@@ -131,13 +131,16 @@ def _tool(tool: ModelTool) -> JsonObject:
 def _item(item: PreparedItem, *, openai: bool) -> JsonObject:
     """A prepared item as the server's input; nulls are left out, since strict servers refuse them."""
     match item:
+        case items.Compaction():
+            body = _given(item)
+            keeps_id = True
         case items.Reasoning():
             # `summary` is required even when empty.
             body = {**_given(item), "summary": item.summary or []}
             keeps_id = item.encrypted_content is not None
         case items.NativeItem():
             body = _given(item)
-            keeps_id = item.type in _NEEDS_ID
+            keeps_id = item.type not in _TAKEN_WITHOUT_ID
         case (
             items.Message()
             | items.FunctionCall()
@@ -155,18 +158,8 @@ def _item(item: PreparedItem, *, openai: bool) -> JsonObject:
     return body
 
 
-# Items whose id their API requires; the local shell's output has its call's id for its own.
-_NEEDS_ID = frozenset(
-    {
-        "file_search_call",
-        "computer_call",
-        "image_generation_call",
-        "code_interpreter_call",
-        "local_shell_call_output",
-        "program",
-        "program_output",
-    }
-)
+# An OpenAI server takes these without their id, though its types require it.
+_TAKEN_WITHOUT_ID = frozenset({"web_search_call", "local_shell_call"})
 
 
 def _given(item: PreparedItem) -> JsonObject:

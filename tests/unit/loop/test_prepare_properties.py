@@ -1,14 +1,16 @@
-"""Preparation holds its promises for any list of items we can emit or be sent."""
+"""Preparation holds its promises for any list of items we can emit or be sent, in whatever order."""
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from outlast.loop import pairing
 from outlast.loop.prepare import prepare
 from outlast.protocol import inputs, json
-from outlast.protocol.items import Item, dump, parse_item
+from outlast.protocol.items import Item, Message, NativeItem, Reasoning, dump, parse_item
 from outlast.protocol.json import JsonObject
 
 
@@ -18,12 +20,14 @@ class Server:
 
     images: bool
     encrypted_reasoning: bool
-    native: bool = False
+    native: bool
 
 
-SERVERS = st.builds(Server, st.booleans(), st.booleans())
+SERVERS = st.builds(Server, st.booleans(), st.booleans(), st.booleans())
 IDS = st.sampled_from(["a", "b", "c"])
 TEXTS = st.sampled_from(["", "hi", "ä"])
+# What a client or another gateway adds to items for itself.
+MARKS = {"internal_metadata": st.just({"turn": 1}), "_kind": st.just("private")}
 STATUS = st.sampled_from(["completed", "incomplete", "in_progress"])
 LABELS = st.sampled_from(["desk", "docs"])
 TEXT_PART = st.fixed_dictionaries({"type": st.just("input_text"), "text": TEXTS})
@@ -34,7 +38,7 @@ SAID_PART = st.fixed_dictionaries({"type": st.just("output_text"), "text": TEXTS
 
 def typed(kind: str, required: dict[str, Any], **optional: Any) -> st.SearchStrategy[JsonObject]:
     """Items of a type; optional keys may be missing."""
-    return st.fixed_dictionaries({"type": st.just(kind), **required}, optional=optional)
+    return st.fixed_dictionaries({"type": st.just(kind), **required}, optional={**optional, **MARKS})
 
 
 def model_id(prefix: str) -> st.SearchStrategy[str]:
@@ -48,6 +52,10 @@ CLIENT_MADE = st.one_of(
     typed("custom_tool_call_output", {"call_id": IDS, "output": TEXTS}),
     typed("mcp_approval_response", {"approval_request_id": model_id("mcpr"), "approve": st.booleans()}, reason=TEXTS),
     typed("commandExecution", {"id": IDS}, output=TEXTS, content=TEXTS, call_id=IDS),
+    typed("additional_tools", {"role": st.just("developer"), "tools": st.just([{"type": "custom", "name": "f"}])}),
+    typed("shell_call_output", {"call_id": IDS, "output": st.just([{"stdout": "x", "stderr": ""}])}),
+    typed("local_shell_call_output", {"id": IDS, "output": TEXTS}),
+    typed("tool_search_output", {"tools": st.just([]), "call_id": IDS | st.none()}),
 )
 MODEL_MADE = st.one_of(
     typed(
@@ -61,15 +69,21 @@ MODEL_MADE = st.one_of(
     ),
     typed(
         "reasoning",
-        {"id": model_id("rs"), "summary": st.just([])},
+        {"id": model_id("rs"), "summary": st.just([]) | st.just([{"type": "summary_text", "text": "in short"}])},
         content=st.lists(st.fixed_dictionaries({"type": st.just("reasoning_text"), "text": TEXTS}), max_size=2),
-        encrypted_content=st.none() | st.just("sealed"),
+        encrypted_content=st.none() | st.just("sealed") | st.just({"opaque": ["sealed"]}),
+        status=STATUS,
     ),
     typed(
         "function_call",
         {"id": model_id("fc"), "call_id": IDS, "name": st.just("f"), "arguments": TEXTS, "status": STATUS},
+        namespace=st.just("mcp__space"),
     ),
     typed("custom_tool_call", {"id": model_id("ctc"), "call_id": IDS, "name": st.just("f"), "input": TEXTS}),
+    typed("shell_call", {"call_id": IDS, "action": st.just({"commands": ["ls"]})}, id=model_id("sh"), status=STATUS),
+    typed("local_shell_call", {"id": model_id("ls"), "call_id": IDS, "action": st.just({})}, status=STATUS),
+    typed("tool_search_call", {"arguments": st.just({}), "call_id": IDS | st.none()}, status=STATUS),
+    typed("web_search_call", {"id": model_id("ws"), "status": STATUS, "action": st.just({"type": "search"})}),
     typed("mcp_list_tools", {"id": model_id("mcpl"), "server_label": LABELS, "tools": st.just([])}),
     typed(
         "mcp_call",
@@ -113,7 +127,7 @@ def test_every_call_is_paired_once_and_in_order(raw: list[JsonObject], server: S
         if item["type"] in ("function_call", "custom_tool_call"):
             assert item["call_id"] not in calls
             calls[item["call_id"]] = item["type"]
-        elif item["type"].endswith("_output"):
+        elif item["type"] in ("function_call_output", "custom_tool_call_output"):
             assert item["type"] == f"{calls[item['call_id']]}_output"
             assert item["call_id"] not in answered
             answered.add(item["call_id"])
@@ -134,6 +148,43 @@ def test_a_stored_chain_and_the_same_items_sent_back_give_one_transcript(raw: li
 @given(CHAINS)
 def test_what_a_server_cannot_read_never_reaches_it(raw: list[JsonObject]) -> None:
     """No image, no seal."""
-    text = json.dumps(dumped(prepare(parsed(raw), upstream=Server(False, False)).transcript))
+    text = json.dumps(dumped(prepare(parsed(raw), upstream=Server(False, False, False)).transcript))
     assert b"input_image" not in text
     assert b"encrypted_content" not in text
+
+
+@given(CHAINS, SERVERS)
+def test_native_calls_are_paired_once_and_in_order(raw: list[JsonObject], server: Server) -> None:
+    """Shell calls and their like: none without its output, none twice, no output first; nothing of them elsewhere."""
+    open_calls: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str]] = set()
+    for item in prepare(parsed(raw), upstream=server).transcript:
+        if not isinstance(item, NativeItem):
+            continue
+        assert server.native
+        if (call := pairing.native_call(item)) is not None:
+            assert call not in seen
+            seen.add(call)
+            open_calls.add(call)
+        elif (answer := pairing.native_answer(item)) is not None:
+            open_calls.remove(answer)
+    assert not open_calls
+
+
+@given(CHAINS, SERVERS)
+def test_marks_of_others_stay_behind(raw: list[JsonObject], server: Server) -> None:
+    """What clients and gateways note on items for themselves is no model server's business."""
+    for item in prepare(parsed(raw), upstream=server).transcript:
+        if not isinstance(item, NativeItem):
+            assert not dump(item).keys() & MARKS
+
+
+@given(CHAINS)
+def test_sealed_reasoning_is_followed_by_what_it_led_to(raw: list[JsonObject]) -> None:
+    """Its server refuses it otherwise."""
+    transcript = prepare(parsed(raw), upstream=Server(True, True, True)).transcript
+    assert not transcript or not isinstance(transcript[-1], Reasoning)
+    for item, after in itertools.pairwise(transcript):
+        if isinstance(item, Reasoning) and not isinstance(after, Reasoning):
+            made = after.role == "assistant" if isinstance(after, Message) else after.type.endswith("_call")
+            assert made
