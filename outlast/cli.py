@@ -1,4 +1,4 @@
-"""The `outlast` command: starts processes, and talks to a running server about approvals."""
+"""The `outlast` command: starts processes, decides approvals of a running server, and checks servers."""
 
 import argparse
 import os
@@ -85,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, dest="command", metavar="COMMAND")
     for name, text in _PROCESSES.items():
         _add_process(commands.add_parser(name, help=text, description=text))
+    _add_conformance(commands.add_parser("conformance", help="Check a Responses server, this one or any other."))
     asks = commands.add_parser("approvals", help="List and decide what waits for a human.")
     actions = asks.add_subparsers(required=True, dest="action", metavar="ACTION")
     for action in ("list", "approve", "deny"):
@@ -97,6 +98,36 @@ def _parser() -> argparse.ArgumentParser:
             each.add_argument("--reason", help="told to the model when denied")
         each.set_defaults(run=_approvals)
     return parser
+
+
+def _add_conformance(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("url", help="base URL of a Responses server, with or without /v1")
+    parser.add_argument("--model", default="demo", help="the model to ask (demo)")
+    parser.add_argument("--api-key-env", metavar="VARIABLE", help="environment variable that holds the API key")
+    parser.add_argument("--mcp-host", default="127.0.0.1", help="this machine as the server reaches it (127.0.0.1)")
+    parser.add_argument("--only", metavar="NAMES", help="check or group names, comma separated")
+    parser.add_argument("--skip", metavar="NAMES", help="check or group names, comma separated")
+    parser.add_argument("--json", action="store_true", help="print one JSON array instead of the table")
+    parser.set_defaults(run=_conformance)
+
+
+def _conformance(arguments: argparse.Namespace) -> int:
+    # Imported here: an MCP server and a hundred checks, which no other command wants.
+    from outlast.conformance.command import Wanted, conform
+
+    text, held = conform(
+        Wanted(
+            url=arguments.url,
+            model=arguments.model,
+            key_env=arguments.api_key_env,
+            mcp_host=arguments.mcp_host,
+            only=arguments.only,
+            skip=arguments.skip,
+            as_json=arguments.json,
+        )
+    )
+    print(text)
+    return 0 if held else 1
 
 
 def _add_process(parser: argparse.ArgumentParser) -> None:

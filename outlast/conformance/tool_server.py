@@ -77,10 +77,7 @@ async def tool_server(host: str) -> AsyncIterator[ToolServer]:
     server: Server[object] = Server(name="conformance", on_list_tools=_list, on_call_tool=_call)
     inner = server.streamable_http_app(json_response=True, stateless_http=True, host=host)
     counting = ToolServer("")
-    async with (
-        inner.router.lifespan_context(inner),
-        running(_counted(counting, inner), listen(host, 0)) as url,
-    ):
+    async with running(_counted(counting, inner), listen(host, 0)) as url:
         counting.base_url = url
         yield counting
 
@@ -88,6 +85,7 @@ async def tool_server(host: str) -> AsyncIterator[ToolServer]:
 def _counted(counting: ToolServer, inner: ASGIApp) -> ASGIApp:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
+            await inner(scope, receive, send)
             return
         tag, _, _ = scope["path"].strip("/").partition("/")
         raw = b""
