@@ -71,7 +71,7 @@ class Wrong(httpx.AsyncBaseTransport):
 async def wrong(temporal: DevServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Wrong, Target]]:
     """This server behind such a connection."""
     async with (
-        outlast(settings(tmp_path_factory.mktemp("wrong"), temporal.address)) as server,
+        outlast(settings(tmp_path_factory.mktemp("wrong"), temporal.address), desk=False) as server,
         run.target(server.url, "demo", key=None, mcp_host="127.0.0.1") as against,
     ):
         transport = Wrong()

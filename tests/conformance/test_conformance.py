@@ -23,7 +23,7 @@ NAMES = [check.name for check in checks()]
 @pytest.fixture(scope="module")
 async def server(temporal: DevServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Outlast]:
     """This server with its demo model."""
-    async with outlast(settings(tmp_path_factory.mktemp("conformance"), temporal.address)) as opened:
+    async with outlast(settings(tmp_path_factory.mktemp("conformance"), temporal.address), desk=False) as opened:
         yield opened
 
 
