@@ -3,6 +3,7 @@
 async with cutting(server.url) as line:                 # line.url instead of the server's
     line.cut_when(lambda: script.asked == 1)            # the first connection, once that is so
     line.cut_after(300)                                 # ... or once so many bytes of its answer have passed
+    line.cut_at(b"word")                                # ... or once its answer has come to this
 """
 
 import asyncio
@@ -23,6 +24,7 @@ class Line:
         self._target = host, port
         self._when: Callable[[], bool] = lambda: False
         self._after: int | None = None
+        self._at: bytes | None = None
 
     def cut_when(self, reached: Callable[[], bool]) -> None:
         """Lose the next connection as soon as this holds."""
@@ -32,6 +34,10 @@ class Line:
         """Lose the next connection in the middle of its answer, after so many bytes."""
         self._after = answered
 
+    def cut_at(self, text: bytes) -> None:
+        """Lose the first connection whose answer holds this, in the middle of it."""
+        self._at = text
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection of a client."""
         self.connections += 1
@@ -40,7 +46,7 @@ class Line:
         up_reader, up_writer = await asyncio.open_connection(*self._target)
         tasks = {
             asyncio.create_task(_pipe(reader, up_writer)),
-            asyncio.create_task(_pipe(up_reader, writer, after)),
+            asyncio.create_task(self._answer(up_reader, writer, after)),
             asyncio.create_task(_until(when)),
         }
         try:
@@ -52,18 +58,31 @@ class Line:
             for each in (writer, up_writer):
                 each.transport.abort()
 
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: int | None) -> None:
+        """Bytes of the answer, to their end, the limit or the text."""
+        passed, tail = 0, b""
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65536):
+                place = -1 if self._at is None else (tail + data).find(self._at)
+                if place >= 0:
+                    self._at = None
+                    limit = passed + max(0, place - len(tail))
+                data = data if limit is None else data[: limit - passed]
+                # A text may be spread over two reads.
+                tail = data[-64:]
+                passed += len(data)
+                writer.write(data)
+                await writer.drain()
+                if passed == limit:
+                    return
 
-async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: int | None = None) -> None:
-    """Bytes of one direction, to their end or the limit."""
-    passed = 0
+
+async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Bytes of one direction, to their end."""
     with contextlib.suppress(ConnectionError):
         while data := await reader.read(65536):
-            data = data if limit is None else data[: limit - passed]
-            passed += len(data)
             writer.write(data)
             await writer.drain()
-            if passed == limit:
-                return
 
 
 async def _until(reached: Callable[[], bool]) -> None:
