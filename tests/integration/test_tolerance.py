@@ -1,4 +1,4 @@
-"""Tools and items of the Responses API that we do not run: they reach a server that knows them, and break no request."""
+"""Tools and items of the API that we do not run: servers that know them get them, no request breaks."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -96,7 +96,7 @@ async def test_a_request_of_codex_reaches_a_server_that_speaks_its_api(world: Di
     assert answer["tools"] == TOOLS
     kept = [{**item, **META} for item in (ADDED, SEARCH, FOUND)]
     assert [
-        item for item in body["input"] if item["type"] in ("additional_tools", "tool_search_call", "tool_search_output")
+        item for item in body["input"] if item["type"] in ("additional_tools", SEARCH["type"], FOUND["type"])
     ] == kept
     assert [item for item in body["input"] if item["type"].startswith(("custom", "function"))] == [
         PATCH,
@@ -222,7 +222,7 @@ async def test_a_tool_another_model_cannot_have_is_refused_by_name(world: Dialec
         await world.client.responses.create(
             model=world.chat.model,
             input="hi",
-            tools=[{"type": kind, "name": "x"}],  # type: ignore[list-item]  # a plain dict
+            tools=[{"type": kind, "name": "x"}],  # type: ignore[typeddict-item]  # any type
         )
     assert (caught.value.code, caught.value.param) == ("unsupported_feature", "tools[0].type")
     assert repr(kind) in caught.value.message
