@@ -8,7 +8,6 @@ import json
 from typing import Any
 
 import httpx
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +18,7 @@ from tests.unit.api.conftest import World
 # Seconds a request may take on a busy machine: a hang is what it finds, not slowness.
 _PATIENCE = 30
 _QUIET = settings(
-    max_examples=60,
+    max_examples=40,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -130,17 +129,6 @@ async def answered(request: "asyncio.Future[httpx.Response]") -> httpx.Response:
         assert set(answer.json()["error"]) == {"message", "type", "param", "code"}, said
         assert answer.json()["error"]["message"]
     return answer
-
-
-@pytest.fixture
-async def open_world(world: World) -> World:
-    """Every run that is started says one word and ends."""
-
-    async def end(response_id: str) -> None:
-        await world.activities.say(response_id, "done")
-
-    world.runs.usual = end
-    return world
 
 
 @_QUIET
