@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, ValidationError
 
 from outlast.protocol import ids, inputs, invalid, json, tools
+from outlast.protocol.compaction import ContextManagement
 from outlast.protocol.content import MAX_TEXT
 from outlast.protocol.conversations import Metadata, conversation_id
 from outlast.protocol.errors import InvalidRequest, PayloadTooLarge, PreviousResponseNotFound, UnsupportedFeature
@@ -94,6 +95,12 @@ class StreamOptions(_Wire):
     include_obfuscation: bool | None = None
 
 
+class ImageOptions(_Wire):
+    """`image`; passed through and echoed."""
+
+    context_compression: Literal["auto", "enabled", "disabled"] | None = None
+
+
 class Budget(BaseModel):
     """`outlast.budget`: tokens in and out, model rounds, seconds."""
 
@@ -135,6 +142,7 @@ class CreateResponse(BaseModel):
     presence_penalty: float | None = Field(default=None, ge=-2, le=2)
     frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
     truncation: Literal["auto", "disabled"] | None = None
+    context_management: Annotated[list[ContextManagement] | None, Field(max_length=1)] = None
     include: list[Include] | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
@@ -148,6 +156,8 @@ class CreateResponse(BaseModel):
     prompt_cache_options: JsonObject | None = None
     prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = None
     user: Word | None = None
+    image: ImageOptions | None = None
+    access_programs: JsonObject | None = None
     outlast: Extension | None = None
 
     @property
@@ -172,11 +182,12 @@ PASSED_ON = (
     "user",
     "presence_penalty",
     "frequency_penalty",
+    "image",
+    "access_programs",
 )
 
 _REFUSED = {
     "prompt": "Stored prompts are not supported: send 'instructions' and 'input'.",
-    "context_management": "Compaction is not supported by this version: remove 'context_management'.",
     "moderation": "Moderation is not supported: remove 'moderation'.",
 }
 # Deeper JSON cannot be written again by our encoder (254 levels), once it stands inside items, events and responses.

@@ -49,7 +49,7 @@ _NEVER_NULL: Mapping[str, object] = {
 }
 _NULLABLE = ("instructions", "max_output_tokens", "max_tool_calls", "safety_identifier", "prompt_cache_key", "user")
 # Shown only when given: strict readers know no null for them.
-_WHEN_GIVEN = ("prompt_cache_options", "prompt_cache_retention")
+_WHEN_GIVEN = ("prompt_cache_options", "prompt_cache_retention", "image", "access_programs")
 
 
 def build_response(

@@ -8,6 +8,7 @@ import pytest
 from openai import BadRequestError
 
 from outlast.devserver import DevServer
+from tests.support import parameters_page
 from tests.support.dialects import Dialects, dialects, items, message, play
 from tests.support.mcp_server import Tool, mcp_server
 from tests.support.raw_model import text_answer
@@ -238,3 +239,21 @@ async def test_a_tool_nobody_knows_is_left_out_with_a_warning(world: Dialects, s
     )
     assert answer.headers["x-outlast-warning"] == "tools left out: w\\xfcnsch\\r\\ndir was"
     assert [tool["function"]["name"] for tool in played.bodies[0]["tools"]] == ["exec_command"]
+
+
+@pytest.mark.parametrize("dialect", ["responses", "chat"])
+async def test_the_page_of_parameters_holds_for_a_whole_request(world: Dialects, dialect: str) -> None:
+    """All parameters that go together, in one request of the official client."""
+    played = play(world.chat if dialect == "chat" else world.responses, streaming(text_answer(dialect, "done")))
+    sent: JsonObject = {}
+    seen: JsonObject = {}
+    for row in parameters_page.rows():
+        cell = row.chat if dialect == "chat" else row.responses
+        if cell != parameters_page.REFUSED and not row.request.keys() & {*sent, "background", "stream", "store"}:
+            sent |= row.request
+            seen |= row.expected(cell)
+    assert len(sent) > 18
+    answer = await world.client.responses.create(model=played.model, input="hi", extra_body=sent)
+    (body,) = played.bodies
+    assert {key: body.get(key) for key in seen} == seen
+    assert answer.to_dict()["metadata"] == sent["metadata"]
