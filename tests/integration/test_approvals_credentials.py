@@ -8,20 +8,9 @@ import pytest
 from openai import BadRequestError
 from openai.types.responses import Response
 
-from outlast.devserver import DevServer
-from tests.support.desk import REFUND, Case, World, asks, desk_tools, desk_world, dumped, kinds, verdict
+from tests.support.desk import REFUND, Case, World, asks, desk_tools, dumped, kinds, verdict
 from tests.support.mcp_server import McpTestServer, mcp_server
 from tests.support.scripted_model import say
-from tests.support.stack import settings
-
-
-@pytest.fixture(scope="module")
-async def world(temporal: DevServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    """One server for all tests of this file."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("credentials")
-        async with desk_world(settings(folder, temporal.address), patch) as opened:
-            yield opened
 
 
 @pytest.fixture

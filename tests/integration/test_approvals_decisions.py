@@ -4,13 +4,11 @@ A refused decision decides nothing: after each refusal the right request still w
 """
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 from openai import BadRequestError, NotFoundError, PermissionDeniedError
 from openai.types.responses import Response
 
-from outlast.devserver import DevServer
 from tests.support.desk import (
     REFUND,
     Case,
@@ -18,7 +16,6 @@ from tests.support.desk import (
     answered,
     asks,
     desk_tools,
-    desk_world,
     dumped,
     kinds,
     user,
@@ -26,16 +23,6 @@ from tests.support.desk import (
 )
 from tests.support.mcp_server import mcp_server
 from tests.support.scripted_model import say
-from tests.support.stack import settings
-
-
-@pytest.fixture(scope="module")
-async def world(temporal: DevServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    """One server for all tests of this file."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("decisions")
-        async with desk_world(settings(folder, temporal.address), patch) as opened:
-            yield opened
 
 
 def refund(world: World) -> Case:

@@ -4,29 +4,16 @@ One wins, the tool runs once or not at all, and every refusal that has an answer
 """
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-import pytest
 from openai import BadRequestError
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.service import RPCError
 
 from outlast import approvals_client, contracts
-from outlast.devserver import DevServer
 from outlast.protocol.errors import ConfigurationError
-from tests.support.desk import REFUND, Case, World, asks, desk_world, kinds, verdict
+from tests.support.desk import REFUND, Case, World, asks, kinds, verdict
 from tests.support.scripted_model import say
-from tests.support.stack import settings
-
-
-@pytest.fixture(scope="module")
-async def world(temporal: DevServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    """One server for all tests of this file."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("race")
-        async with desk_world(settings(folder, temporal.address), patch) as opened:
-            yield opened
 
 
 @dataclass(frozen=True)

@@ -3,26 +3,12 @@
 The judge is the official client; the model plays a script, so that what it was told is known to the byte.
 """
 
-from collections.abc import AsyncIterator
-
 import pytest
 from openai import BadRequestError
 
 from outlast import contracts
-from outlast.devserver import DevServer
-from tests.support.desk import LOOKUP, REFUND, World, answered, asks, desk_world, dumped, kinds, user, verdict
+from tests.support.desk import LOOKUP, REFUND, World, answered, asks, dumped, kinds, user, verdict
 from tests.support.scripted_model import call, say
-from tests.support.stack import settings
-
-
-@pytest.fixture(scope="module")
-async def world(temporal: DevServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    """One server for all tests of this file."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("respond")
-        async with desk_world(settings(folder, temporal.address), patch) as opened:
-            yield opened
-
 
 POLICIES: list[tuple[object, list[str]]] = [
     (None, ["lookup", "note", "refund"]),

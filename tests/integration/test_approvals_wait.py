@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from openai.types.responses import Response
 from temporalio.client import Client, WorkflowUpdateFailedError
 
 from outlast import contracts
-from outlast.devserver import DevServer, find_program
+from outlast.devserver import find_program
 from tests.support.desk import (
     LOOKUP,
     REFUND,
@@ -21,7 +21,6 @@ from tests.support.desk import (
     World,
     answered,
     asks,
-    desk_world,
     dumped,
     kinds,
     until,
@@ -29,18 +28,8 @@ from tests.support.desk import (
     verdict,
 )
 from tests.support.scripted_model import call, say
-from tests.support.stack import settings
 
 MINE = {"type": "function", "name": "mine", "parameters": {"type": "object", "properties": {}}}
-
-
-@pytest.fixture(scope="module")
-async def world(temporal: DevServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    """One server for all tests of this file."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("wait")
-        async with desk_world(settings(folder, temporal.address), patch) as opened:
-            yield opened
 
 
 def refund(world: World) -> Case:

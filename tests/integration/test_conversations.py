@@ -4,30 +4,18 @@ The judge is the official client; the model plays a script, so that what it was 
 """
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from openai import BadRequestError
 
-from outlast.devserver import DevServer
 from tests.support import conversations
 from tests.support.conversations import opened, texts
-from tests.support.desk import LOOKUP, REFUND, World, answered, asks, desk_world, kinds, user, verdict
+from tests.support.desk import LOOKUP, REFUND, World, answered, asks, kinds, user, verdict
 from tests.support.scripted_model import call, say
-from tests.support.stack import settings
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "conversations.md").read_text(encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
-async def world(temporal: DevServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    """One server for all tests of this file."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("conversations")
-        async with desk_world(settings(folder, temporal.address), patch) as opened:
-            yield opened
 
 
 def said(text: str) -> dict[str, Any]:

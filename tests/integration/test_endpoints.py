@@ -1,6 +1,5 @@
 """Claims about every endpoint, made by the official client against a whole server whose model plays a script."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,27 +10,9 @@ from temporalio.exceptions import CancelledError
 
 from outlast.devserver import DevServer
 from outlast.settings import Settings
-from tests.support.desk import World, asks, desk_world, dumped, kinds, user, verdict
+from tests.support.desk import MESSAGE, World, asks, dumped, kinds, user, verdict
 from tests.support.scripted_model import USAGE, say
 from tests.support.stack import outlast, settings
-
-MESSAGE = [
-    "response.output_item.added",
-    "response.content_part.added",
-    "response.output_text.delta",
-    "response.output_text.done",
-    "response.content_part.done",
-    "response.output_item.done",
-]
-
-
-@pytest.fixture(scope="module")
-async def world(temporal: DevServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    """One server for all tests of this file."""
-    with pytest.MonkeyPatch.context() as patch:
-        async with desk_world(settings(tmp_path_factory.mktemp("endpoints"), temporal.address), patch) as opened:
-            yield opened
-
 
 # -- create ------------------------------------------------------------------------------------------------------------
 

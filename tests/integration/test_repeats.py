@@ -1,7 +1,6 @@
 """Claims about requests sent twice and responses deleted, made by the official client with its own retries."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -9,22 +8,12 @@ from openai import AsyncOpenAI, BadRequestError, NotFoundError
 from openai.types.responses import Response
 
 from outlast.contracts import Timeouts
-from outlast.devserver import DevServer
 from outlast.protocol.errors import Unavailable
 from outlast.runs import Runs
 from outlast.sweeper import Sweeper
 from tests.support.cutting import cutting
-from tests.support.desk import LOOKUP, REFUND, World, desk_world, kinds, until, user
+from tests.support.desk import LOOKUP, REFUND, World, kinds, until, user
 from tests.support.scripted_model import say
-from tests.support.stack import settings
-
-
-@pytest.fixture(scope="module")
-async def world(temporal: DevServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    """One server for all tests of this file."""
-    with pytest.MonkeyPatch.context() as patch:
-        async with desk_world(settings(tmp_path_factory.mktemp("repeats"), temporal.address), patch) as opened:
-            yield opened
 
 
 def keyed(key: str) -> Any:

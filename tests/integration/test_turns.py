@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -10,10 +9,8 @@ from openai import BadRequestError
 from openai.types.responses import Response
 from pydantic import BaseModel
 
-from outlast.devserver import DevServer
-from tests.support.desk import World, desk_world, dumped, kinds, user
+from tests.support.desk import MESSAGE, World, dumped, kinds, user
 from tests.support.scripted_model import call, say
-from tests.support.stack import settings
 
 WEATHER = {
     "type": "function",
@@ -26,28 +23,12 @@ PIXEL = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJ"
     "RU5ErkJggg=="
 )
-MESSAGE = [
-    "response.output_item.added",
-    "response.content_part.added",
-    "response.output_text.delta",
-    "response.output_text.done",
-    "response.content_part.done",
-    "response.output_item.done",
-]
 CALL = [
     "response.output_item.added",
     "response.function_call_arguments.delta",
     "response.function_call_arguments.done",
     "response.output_item.done",
 ]
-
-
-@pytest.fixture(scope="module")
-async def world(temporal: DevServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    """One server for all tests of this file."""
-    with pytest.MonkeyPatch.context() as patch:
-        async with desk_world(settings(tmp_path_factory.mktemp("turns"), temporal.address), patch) as opened:
-            yield opened
 
 
 # -- chains and tools --------------------------------------------------------------------------------------------------

@@ -10,30 +10,10 @@ from openai import AsyncOpenAI
 from websockets.asyncio.client import ClientConnection, connect
 
 import api.websocket
-from outlast.devserver import DevServer
-from tests.support.desk import LOOKUP, REFUND, Case, JsonObject, World, desk_world
+from tests.support.desk import LOOKUP, MESSAGE, REFUND, Case, JsonObject, World
 from tests.support.scripted_model import say
-from tests.support.stack import settings
 
-MESSAGE = [
-    "response.created",
-    "response.in_progress",
-    "response.output_item.added",
-    "response.content_part.added",
-    "response.output_text.delta",
-    "response.output_text.done",
-    "response.content_part.done",
-    "response.output_item.done",
-    "response.completed",
-]
-
-
-@pytest.fixture(scope="module")
-async def world(temporal: DevServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    """One server for all tests of this file."""
-    with pytest.MonkeyPatch.context() as patch:
-        async with desk_world(settings(tmp_path_factory.mktemp("sockets"), temporal.address), patch) as opened:
-            yield opened
+PLAIN = ["response.created", "response.in_progress", *MESSAGE, "response.completed"]
 
 
 class Socket:
@@ -87,7 +67,7 @@ async def test_the_official_client_reads_a_response_as_over_http(world: World) -
             heard.append(event)
             if event.type == "response.completed":
                 break
-    assert [event.type for event in heard] == MESSAGE
+    assert [event.type for event in heard] == PLAIN
     assert [event.sequence_number for event in heard] == list(range(9))
     response = heard[-1].response
     assert response.output_text == "hello there"
@@ -138,7 +118,7 @@ async def test_a_prepared_response_costs_no_model_call_and_can_be_continued(worl
     case = world.case([say("one")])
     async with socket(world) as wire:
         prepared = await wire.turn(case, [{"role": "developer", "content": "Be brief."}], generate=False, store=False)
-        assert [event["type"] for event in prepared] == [MESSAGE[0], MESSAGE[1], MESSAGE[-1]]
+        assert [event["type"] for event in prepared] == [PLAIN[0], PLAIN[1], PLAIN[-1]]
         assert (prepared[-1]["response"]["output"], case.script.requests) == ([], [])
         first = await wire.turn(case, "hi", store=False, previous_response_id=prepared[-1]["response"]["id"])
     assert first[-1]["response"]["status"] == "completed"
@@ -168,12 +148,12 @@ async def test_lanes_run_side_by_side_and_each_keeps_its_order(world: World) -> 
         for case, lane in ((slow, "slow"), (quick, "quick"), (quick, "quick")):
             await wire.say({"type": "response.create", "model": case.script.model, "input": "hi", "stream_id": lane})
         heard: list[JsonObject] = []
-        while [event["type"] for event in heard if event["stream_id"] == "quick"] != MESSAGE * 2:
+        while [event["type"] for event in heard if event["stream_id"] == "quick"] != PLAIN * 2:
             heard.append(await wire.hear())
         slow.script.gate.set()
         while heard[-1]["type"] != "response.completed" or heard[-1]["stream_id"] != "slow":
             heard.append(await wire.hear())
-    assert [event["type"] for event in heard if event["stream_id"] == "slow"] == MESSAGE
+    assert [event["type"] for event in heard if event["stream_id"] == "slow"] == PLAIN
 
 
 async def test_bad_frames_are_answered_and_the_connection_goes_on(world: World) -> None:

@@ -28,6 +28,15 @@ JsonObject = dict[str, Any]
 REFUND = "mcp__desk__refund"
 LOOKUP = "mcp__desk__lookup"
 WAIT: JsonObject = {"outlast": {"approval_mode": "wait"}}
+# The events of a message with one delta.
+MESSAGE = [
+    "response.output_item.added",
+    "response.content_part.added",
+    "response.output_text.delta",
+    "response.output_text.done",
+    "response.content_part.done",
+    "response.output_item.done",
+]
 _ORDERS = itertools.count(1)
 
 
