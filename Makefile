@@ -1,4 +1,5 @@
 # make run | demo | test | check | bench   each sets up what it needs first
+# make test-clients   the official client for Node and the Codex CLI against a running server; needs npm to install them
 # make setup    the virtual environment .venv, from requirements.lock; nothing is done when it is up to date
 # make lock     requirements.lock anew, after a change of dependencies in pyproject.toml (needs uv)
 
@@ -13,6 +14,8 @@ PYTHON ?= python3
 VENV_PYTHON := .venv/bin/python
 PIP := $(VENV_PYTHON) -m pip --disable-pip-version-check --no-input --quiet
 STAMP := .venv/.outlast-setup
+NODE := tests/clients/node
+NODE_STAMP := $(NODE)/node_modules/.outlast-setup
 SOURCES := outlast workflows activities api worker.py tests scripts benchmarks
 
 # Of the user's pip settings only those that say where packages come from may count here.
@@ -22,7 +25,7 @@ unexport PIP_REQUIREMENT PIP_EDITABLE PIP_NO_BINARY PIP_ONLY_BINARY PIP_REQUIRE_
 # Tests and the demo never reach a real model server.
 WITHOUT_OPENAI := unset $$(compgen -e | grep '^OPENAI_' || true);
 
-.PHONY: help setup run test check demo bench lock clean
+.PHONY: help setup run test test-clients check demo bench lock clean
 
 help:
 	@grep -E '^# make' Makefile | sed 's/^# //'
@@ -50,6 +53,18 @@ run: setup
 
 test: setup
 	@$(WITHOUT_OPENAI) exec $(VENV_PYTHON) -m pytest -n 2
+
+# Each file is one worker's: its server is shared by the file's tests.
+test-clients: setup $(NODE_STAMP)
+	@$(WITHOUT_OPENAI) exec $(VENV_PYTHON) -m pytest -vv -n 2 --dist loadfile $(wildcard tests/clients/drive_*.py)
+
+$(NODE_STAMP): $(NODE)/package.json $(NODE)/package-lock.json
+	@command -v npm >/dev/null || { \
+		echo "make test-clients needs node and npm to install the clients. Install them, then run it again:" >&2; \
+		echo "    sudo apt-get install nodejs npm" >&2; exit 1; }
+	@echo "test-clients: installing the packages of $(NODE)/package-lock.json, a minute the first time"
+	@cd $(NODE) && npm ci --silent
+	@touch $(NODE_STAMP)
 
 check: setup
 	$(VENV_PYTHON) -m ruff check .

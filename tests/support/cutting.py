@@ -16,11 +16,11 @@ _LOOK_SECONDS = 0.01
 
 
 class Line:
-    """One proxy. `connections`: how many it has had."""
+    """One proxy. `openings`: the first bytes of each connection it has had."""
 
     def __init__(self, host: str, port: int) -> None:
         self.url = ""
-        self.connections = 0
+        self.openings: list[bytes] = []
         self._target = host, port
         self._when: Callable[[], bool] = lambda: False
         self._after: int | None = None
@@ -38,12 +38,19 @@ class Line:
         """Lose the first connection whose answer holds this, in the middle of it."""
         self._at = text
 
+    @property
+    def connections(self) -> int:
+        """How many it has had."""
+        return len(self.openings)
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection of a client."""
-        self.connections += 1
+        first = await reader.read(65536)
+        self.openings.append(first)
         when, after = self._when, self._after
         self._when, self._after = (lambda: False), None
         up_reader, up_writer = await asyncio.open_connection(*self._target)
+        up_writer.write(first)
         tasks = {
             asyncio.create_task(_pipe(reader, up_writer)),
             asyncio.create_task(self._answer(up_reader, writer, after)),
