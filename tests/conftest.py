@@ -2,9 +2,14 @@
 
 from collections.abc import AsyncIterator
 
+import hypothesis
 import pytest
 
 from outlast.devserver import DevServer
+
+# How long an example takes says more about the machine's other work than about ours.
+hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")

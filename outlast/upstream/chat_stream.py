@@ -153,7 +153,7 @@ class Translator:
         if content and not isinstance(content, str):
             raise self._identity.unavailable("sent a delta whose content is not text")
         if content:
-            tokens = logprobs.get("content") if logprobs else None
+            tokens = [_logprob(token) for token in logprobs.get("content") or ()] if logprobs else None
             if self._think.passing:
                 self._text(_TEXT, content, tokens, out)
             else:
@@ -251,6 +251,24 @@ class Translator:
         done = {"item_id": item_id, "name": call.name, "arguments": arguments}
         out.append(WireEvent(events.ARGUMENTS_DONE, done, index))
         self._item_done({**item, "arguments": arguments, "status": status}, out)
+
+
+def _logprob(token: JsonObject) -> JsonObject:
+    """A token with all keys the Responses API has, few of which every server gives."""
+    text = token.get("token") or ""
+    return {
+        "token": text,
+        "logprob": token.get("logprob"),
+        "bytes": token.get("bytes") or list(text.encode()),
+        "top_logprobs": [
+            {
+                "token": each["token"],
+                "logprob": each["logprob"],
+                "bytes": each.get("bytes") or list(each["token"].encode()),
+            }
+            for each in token.get("top_logprobs") or ()
+        ],
+    }
 
 
 def _usage(usage: JsonObject) -> JsonObject:

@@ -15,6 +15,13 @@ from tests.support.dialects import Dialects, dialects, items, message, play
 
 JsonObject = dict[str, Any]
 WAYS = list(itertools.product(["chain", "conversation", "stateless"], [False, True]))
+
+
+def every_way(*cases: object) -> Any:
+    """Each way once, each case in turn: a way does not change what a case means."""
+    return [(way, stream, case) for (way, stream), case in zip(WAYS, itertools.cycle(cases), strict=False)]
+
+
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
 CALL: JsonObject = {
     "type": "function_call",
@@ -86,8 +93,7 @@ class Talk:
         return found
 
 
-@pytest.mark.parametrize(("way", "stream"), WAYS)
-@pytest.mark.parametrize("opaque", [SECRET, {"sealed": [SECRET]}, None])
+@pytest.mark.parametrize(("way", "stream", "opaque"), every_way(SECRET, {"sealed": [SECRET]}, None))
 async def test_plain_parts_go_back_as_one_text_in_their_place(
     world: Dialects, way: str, stream: bool, opaque: object
 ) -> None:
@@ -119,8 +125,7 @@ async def test_plain_parts_go_back_as_one_text_in_their_place(
     assert "_kind" not in str(kept)
 
 
-@pytest.mark.parametrize(("way", "stream"), WAYS)
-@pytest.mark.parametrize("parts", [[], [""], ["", ""]])
+@pytest.mark.parametrize(("way", "stream", "parts"), every_way([], [""], ["", ""]))
 async def test_a_summary_is_never_taken_for_reasoning(
     world: Dialects, way: str, stream: bool, parts: list[str]
 ) -> None:
@@ -134,8 +139,7 @@ async def test_a_summary_is_never_taken_for_reasoning(
     assert await talk.stored() == kept
 
 
-@pytest.mark.parametrize(("way", "stream"), WAYS)
-@pytest.mark.parametrize("opaque", [SECRET, {"sealed": [SECRET]}])
+@pytest.mark.parametrize(("way", "stream", "opaque"), every_way(SECRET, {"sealed": [SECRET]}))
 async def test_what_only_its_maker_can_read_is_refused_before_anything_is_asked(
     world: Dialects, way: str, stream: bool, opaque: object
 ) -> None:

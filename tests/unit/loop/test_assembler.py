@@ -340,3 +340,18 @@ def test_no_upstream_id_and_no_internal_name_is_ever_shown() -> None:
     assert b"up_" not in wire
     assert b"mcp__" not in wire
     assert b"obfuscation" not in wire
+
+
+def test_hosted_calls_are_counted_and_take_from_the_cap() -> None:
+    """Those the server ran; a client's native call is none of them, and a namespaced one is the client's whatever its
+    name."""
+    search = {"id": "ws_up", "type": "web_search_call", "status": "completed", "action": {"type": "search"}}
+    shell = {"id": "sh_up", "type": "shell_call", "status": "completed", "call_id": "k", "action": {"commands": ["ls"]}}
+    echo = {"id": "fc_up", "type": "function_call", "call_id": "e", "name": "mcp__desk__x", "arguments": "{}"}
+    _, end = Play().run(
+        *(up(f"output_item.{what}", 0, item=search) for what in ("added", "done")),
+        *(up(f"output_item.{what}", 1, item=shell) for what in ("added", "done")),
+        *(up(f"output_item.{what}", 2, item={**echo, "namespace": "mcp__desk"}) for what in ("added", "done")),
+        completed(),
+    )
+    assert (end.hosted, end.client, end.run, end.refused) == (1, True, (), 0)

@@ -105,3 +105,10 @@ def test_the_way_back_is_the_table() -> None:
     assert len(tool.internal_name) == 64
     assert made.by_internal(tool.internal_name) is tool
     assert Bindings("b").by_internal(tool.internal_name) is None
+
+
+def test_a_function_keeps_what_only_the_responses_api_has() -> None:
+    """Unknown fields of other gateways do not reach the model server."""
+    declared = {"type": "function", "name": "f", "defer_loading": True, "async": None, "vendor": 1}
+    (function,) = bindings.model_tools(Bindings("b"), [declared, {"type": "custom", "name": "c"}])
+    assert (function.name, function.more) == ("f", {"defer_loading": True})

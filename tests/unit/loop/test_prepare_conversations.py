@@ -2,7 +2,7 @@
 
 from itertools import count
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outlast.loop.prepare import Prepared, prepare
@@ -35,6 +35,7 @@ def transcript(prepared: Prepared) -> list[JsonObject]:
     return [dump(item) for item in prepared.transcript]
 
 
+@settings(max_examples=40)
 @given(conversations(), SERVERS)
 def test_a_chain_and_a_stateless_replay_are_one_transcript(told: Told, server: Server) -> None:
     """The model cannot tell who remembered, nor which lists were shown."""
@@ -42,6 +43,7 @@ def test_a_chain_and_a_stateless_replay_are_one_transcript(told: Told, server: S
     assert chained(told, server).labels == tuple(dict.fromkeys(told.labels))
 
 
+@settings(max_examples=40)
 @given(conversations(), SERVERS)
 def test_every_call_has_its_own_output_in_the_models_order(told: Told, server: Server) -> None:
     """Executed, failed, denied, answered by the client: each once, none for an ask left open."""
@@ -50,6 +52,7 @@ def test_every_call_has_its_own_output_in_the_models_order(told: Told, server: S
     assert [(item["call_id"], outputs[item["call_id"]]) for item in found if item["type"] in _CALLS] == told.calls
 
 
+@settings(max_examples=40)
 @given(conversations(), SERVERS)
 def test_every_text_is_there_in_order_and_as_often_as_it_was_said(told: Told, server: Server) -> None:
     """Nothing is deduplicated by its content."""
@@ -59,6 +62,7 @@ def test_every_text_is_there_in_order_and_as_often_as_it_was_said(told: Told, se
     ] == told.texts
 
 
+@settings(max_examples=40)
 @given(conversations(), SERVERS)
 def test_the_rest_of_a_conversation_keeps_its_place(told: Told, server: Server) -> None:
     """What is left of an item stands where it stood: between the same neighbours."""
@@ -67,6 +71,7 @@ def test_the_rest_of_a_conversation_keeps_its_place(told: Told, server: Server) 
     assert [places[item_id] for item_id in kept] == sorted(places[item_id] for item_id in kept)
 
 
+@settings(max_examples=40)
 @given(conversations(), SERVERS, st.data())
 def test_what_a_client_sends_twice_is_there_once(told: Told, server: Server, data: st.DataObject) -> None:
     """A call or output that a client repeats, as those do that send a chain and its items, is the same one."""

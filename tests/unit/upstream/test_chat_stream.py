@@ -216,6 +216,19 @@ def test_a_refusal_is_a_part_beside_the_text() -> None:
     assert bodies[-2]["item"]["content"][1] == part
 
 
+def test_logprobs_get_the_keys_a_server_left_out() -> None:
+    """Strict readers want every one of them, in the delta and in the part."""
+    given: JsonObject = {"token": "ä", "logprob": -1.0, "top_logprobs": [{"token": "a", "logprob": -2.0}], "id": 7}
+    whole: JsonObject = {
+        "token": "ä",
+        "logprob": -1.0,
+        "bytes": [195, 164],
+        "top_logprobs": [{"token": "a", "logprob": -2.0, "bytes": [97]}],
+    }
+    bodies = translate(chunk({"content": "ä"}, logprobs={"content": [given]}), STOP)
+    assert [body["logprobs"] for body in bodies if "logprobs" in body] == [[whole], [whole]]
+
+
 def test_logprobs_are_relayed_and_summed() -> None:
     """In deltas, in the text's end and in its part."""
     token: JsonObject = {"token": "a", "logprob": -0.1, "bytes": [97], "top_logprobs": []}

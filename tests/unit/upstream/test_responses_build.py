@@ -163,3 +163,18 @@ def test_an_unprepared_item_raises() -> None:
     call = {"type": "mcp_call", "id": "mcp_1", "server_label": "s", "name": "t", "arguments": "{}"}
     with pytest.raises(TypeError, match="mcp_call"):
         build(Round("m", prepared(call)))
+
+
+def test_native_tools_and_items_go_as_they_are() -> None:
+    """With what is left of the cap; an OpenAI server, which keeps nothing, gets ids where their type needs one."""
+    shell = {"type": "shell_call", "call_id": "k", "action": {"commands": ["ls"]}}
+    search = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+    picture = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AA"}
+    tools = [{"type": "web_search"}, {"type": "custom", "name": "c"}]
+    round = Round(
+        "m", prepared(shell, search, picture), native=tools, tool_choice={"type": "web_search"}, max_tool_calls=2
+    )
+    body = build(round)
+    assert (body["tools"], body["tool_choice"], body["max_tool_calls"]) == (tools, {"type": "web_search"}, 2)
+    assert body["input"] == [shell, search, picture]
+    assert build(round, openai=True)["input"] == [shell, {"type": "web_search_call", "status": "completed"}, picture]
