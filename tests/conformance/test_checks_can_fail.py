@@ -151,6 +151,28 @@ def with_another_usage(body: JsonObject) -> JsonObject:
     return body | {"usage": usage | {"total_tokens": 1}} if usage else body
 
 
+def answered(change: Callable[[JsonObject], JsonObject]) -> Callable[[bytes], bytes]:
+    """Changes every object of an answer, of JSON and of events alike."""
+
+    def walk(value: Any) -> Any:
+        if isinstance(value, dict):
+            return change({key: walk(inner) for key, inner in value.items()})
+        return [walk(inner) for inner in value] if isinstance(value, list) else value
+
+    return lambda body: (events if body.startswith(b"event:") else objects)(walk)(body)
+
+
+def of(kind: str, **changed: object) -> Callable[[bytes], bytes]:
+    """Objects of a `type` or an `object` with other values."""
+    return answered(lambda each: each | changed if kind in (each.get("type"), each.get("object")) else each)
+
+
+def relisted(each: JsonObject) -> JsonObject:
+    """A response that begins with a list of tools, whatever was listed before."""
+    listed = {"id": "mcpl_1", "type": "mcp_list_tools", "server_label": "tools", "tools": []}
+    return each | {"output": [listed, *each["output"]]} if each.get("object") == "response" else each
+
+
 WRONG: list[tuple[str, Callable[[bytes], bytes], tuple[str, ...]]] = [
     ("no [DONE]", lambda body: body.replace(b"data: [DONE]\n\n", b""), ("stream-done",)),
     ("numbers from 1", events(shifted), ("stream-numbers", "stream-incomplete")),
@@ -164,6 +186,11 @@ WRONG: list[tuple[str, Callable[[bytes], bytes], tuple[str, ...]]] = [
     ("usage does not add up", objects(with_another_usage), ("usage",)),
     ("a short envelope", objects(without_error_keys), ("temperature-range", "retrieve-unknown", "previous-unknown")),
     ("instructions leak", objects(lambda body: body | {"instructions": "x"}), ("instructions-not-inherited", "echo")),
+    ("list with a null error", of("mcp_list_tools", error=None), ("mcp-list-item",)),
+    ("calls forget their asks", of("mcp_call", approval_request_id=None), ("approve", "approval-stateless")),
+    ("asks shown as calls", lambda body: body.replace(b"_approval_request", b"_call"), ("approval-default", "approve")),
+    ("lists again", answered(relisted), ("no-relist", "stateless-stitched", "approved-history", "mixed-approval")),
+    ("pages never end", of("list", has_more=True), ("conversation-empty", "conversation-items-pages")),
     ("a page that ends too soon", objects(lambda body: body | {"has_more": False}), ("input-items-paging",)),
 ]
 
@@ -180,3 +207,16 @@ async def test_a_server_that_is_wrong_in_one_way_is_found_out(
         chosen = [BY_NAME[each] for each in found_by]
         verdicts[name] = {f.check.name: f.verdict async for f in run.findings(chosen, target)}
     assert verdicts == {"right": dict.fromkeys(found_by, "pass"), "wrong": dict.fromkeys(found_by, "fail")}
+
+
+async def test_a_tool_that_runs_twice_is_found_out(
+    wrong: tuple[Wrong, Target], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The suite counts at its own tool server, whatever the server under test says."""
+    transport, target = wrong
+    transport.change = lambda body: body
+    note = target.tools.note
+    monkeypatch.setattr(target.tools, "note", lambda tag, raw: (note(tag, raw), note(tag, raw)))
+    names = ("mcp-never", "no-relist", "approve", "approved-twice", "mixed-approval")
+    found = {f.check.name: f.verdict async for f in run.findings([BY_NAME[name] for name in names], target)}
+    assert found == dict.fromkeys(names, "fail")
