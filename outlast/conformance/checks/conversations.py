@@ -3,7 +3,8 @@
 import asyncio
 
 from outlast.conformance.base import Group, equal, expect, types
-from outlast.conformance.shapes import completed, offered, ok, refused, streamed
+from outlast.conformance.checks.mcp import ECHO, kinds, server
+from outlast.conformance.shapes import completed, items, offered, ok, refused, streamed
 from outlast.conformance.target import Answer, Target
 from outlast.protocol.json import JsonObject
 
@@ -34,8 +35,8 @@ async def _listed(target: Target, conversation: JsonObject, **query: object) -> 
 
 async def _line(target: Target, conversation: JsonObject) -> list[JsonObject]:
     """All its items, oldest first, reasoning left out."""
-    items: list[JsonObject] = (await _listed(target, conversation, order="asc", limit=100))["data"]
-    return [item for item in items if item["type"] != "reasoning"]
+    found: list[JsonObject] = (await _listed(target, conversation, order="asc", limit=100))["data"]
+    return [item for item in found if item["type"] != "reasoning"]
 
 
 @group.check("conversation", "openai.types.conversations.Conversation")
@@ -153,6 +154,15 @@ async def conversation_items_pages(target: Target) -> None:
         equal(seen, list(wanted), f"texts of all pages, {order}")
 
 
+@group.check("conversation-items-after", "recording of the API: after with an unknown item")
+async def conversation_items_after(target: Target) -> None:
+    """`after` an item the conversation has no longer is a 404 that names the parameter."""
+    made = await _made(target, "one", "two")
+    item = (await _line(target, made))[0]
+    ok(await target.send("DELETE", f"/conversations/{made['id']}/items/{item['id']}"))
+    refused(await target.get(f"/conversations/{made['id']}/items", after=item["id"]), status=(404,), param="after")
+
+
 @group.check("conversation-items-limits", "OpenAI API reference: at most 20 items a request, limit 1 to 100")
 async def conversation_items_limits(target: Target) -> None:
     """21 items at once, a page of 101, an order nobody knows: 400, and nothing is added."""
@@ -180,6 +190,16 @@ async def conversation_item_twice(target: Target) -> None:
     [item] = await _line(target, made)
     answer = await target.send("POST", f"/conversations/{made['id']}/items", {"items": [item]})
     refused(answer, code="item_already_in_conversation")
+
+
+@group.check("conversation-item-linked", "recording of the API: an id of another conversation is that item")
+async def conversation_item_linked(target: Target) -> None:
+    """An item sent with the id of a stored one is the stored one, whatever was sent beside the id."""
+    made, other = await _made(target, "Hello."), await _made(target)
+    [item] = await _line(target, made)
+    body = {"items": [_user("Something else.") | {"id": item["id"]}]}
+    ok(await target.send("POST", f"/conversations/{other['id']}/items", body))
+    equal([(each["id"], _said(each)) for each in await _line(target, other)], [(item["id"], "Hello.")], "items")
 
 
 @group.check("conversation-item", "OpenAI API reference: retrieve an item")
@@ -232,6 +252,35 @@ async def conversation_context(target: Target) -> None:
     response = completed(ok(await target.create("Who am I?", conversation=made["id"])))
     listed = ok(await target.get(f"/responses/{response['id']}/input_items", order="asc", limit=100))["data"]
     equal([_said(item) for item in listed], ["My name is Ada.", "Who am I?"], "texts")
+
+
+@group.check("conversation-tools", "Responses API guide: MCP tools in a conversation")
+async def conversation_tools(target: Target) -> None:
+    """List, call and answer are items of the conversation; its next turn neither lists nor calls again."""
+    tag = target.tools.tag()
+    made, tools = await _made(target), [server(target, tag)]
+    first = completed(offered(await target.create(ECHO, conversation=made["id"], tools=tools)))
+    line = await _line(target, made)
+    equal(types(line), ["message", "mcp_list_tools", "mcp_call", "message"], "items")
+    expect(items(first, "mcp_call")[0] in line, "the call is not the one of the response")
+    second = completed(ok(await target.create("Thank you. Goodbye!", conversation=made["id"], tools=tools)))
+    equal(kinds(second), ["message"], "output of the next turn")
+    equal(target.tools.calls(tag)["echo"], 1, "how often echo ran")
+
+
+@group.check("conversation-approval", "Responses API guide: MCP approvals in a conversation")
+async def conversation_approval(target: Target) -> None:
+    """An ask is decided by the next turn of its conversation; the tool runs once."""
+    tag = target.tools.tag()
+    made, tools = await _made(target), [server(target, tag, require_approval="always")]
+    first = completed(offered(await target.create(ECHO, conversation=made["id"], tools=tools)))
+    [ask] = items(first, "mcp_approval_request")
+    decision = {"type": "mcp_approval_response", "approval_request_id": ask["id"], "approve": True}
+    second = completed(ok(await target.create([decision], conversation=made["id"], tools=tools)))
+    equal(kinds(second), ["mcp_call", "message"], "output")
+    kept = ["message", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "mcp_call", "message"]
+    equal(types(await _line(target, made)), kept, "items")
+    equal(target.tools.calls(tag)["echo"], 1, "how often echo ran")
 
 
 @group.check("conversation-or-previous", "OpenAI API reference: previous_response_id, not together with conversation")
