@@ -12,7 +12,7 @@ import pytest
 
 from tests.clients.installed import path
 from tests.support.client_model import GREETING
-from tests.support.clients import CUT_AT, LONG, MODEL, SEALING, Served, use
+from tests.support.clients import CUT_AT, LONG, MODEL, SEALING, Served, snippets, use
 
 JsonObject = dict[str, Any]
 _CONFIG = """\
@@ -253,3 +253,12 @@ async def test_a_long_session_is_summed_up_by_codex(codex: Codex) -> None:
     turn = await codex.turn("hello two", resume=True)
     assert turn.said == GREETING
     assert codex.world.model.asked("CONTEXT CHECKPOINT COMPACTION")
+
+
+async def test_the_snippet_works_as_printed(codex: Codex) -> None:
+    """docs/clients.md, with a model that is there."""
+    config, _ = snippets("toml", codex.world.server.url)
+    assert 'model = "your-model"' in config
+    (codex.home / "config.toml").write_text(config.replace("your-model", MODEL), encoding="utf-8")
+    turn = await codex.turn(use("exec_command", cmd="echo is-$((40+2))"))
+    assert "is-42" in turn.said

@@ -1,6 +1,7 @@
 """What every client is driven against: one Outlast, a model that does what it is told, a tool server, a cut line."""
 
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ from tests.support.stack import Outlast, outlast, settings
 
 JsonObject = dict[str, Any]
 MODEL = "plain"
+_PAGE = Path(__file__).resolve().parents[2] / "docs" / "clients.md"
+# What the snippets print that refund an order.
+REFUNDED = r'May I\? refund_order \{"order_id":104\d,.*\}\nDone\. Refunded [\d.]+ EUR for order 104\d to .*\n?'
 # Behind a server that counts as OpenAI's.
 SEALING = "sealing"
 LONG = 400  # words of an answer that is cut: far more than what is in flight
@@ -82,3 +86,9 @@ def echo_tool() -> Tool:
 def use(name: str, **arguments: object) -> str:
     """A prompt that makes the model call a tool."""
     return f"use tool {name} with {json.dumps(arguments)}"
+
+
+def snippets(language: str, url: str) -> list[str]:
+    """The snippets of docs/clients.md in a language, pointed at a server; `url` without `/v1`."""
+    page = _PAGE.read_text(encoding="utf-8").replace("http://127.0.0.1:8080", url)
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
