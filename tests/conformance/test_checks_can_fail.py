@@ -173,6 +173,14 @@ def relisted(each: JsonObject) -> JsonObject:
     return each | {"output": [listed, *each["output"]]} if each.get("object") == "response" else each
 
 
+def compacted_twice(each: JsonObject) -> JsonObject:
+    """A response whose compaction items come in pairs."""
+    output = each.get("output")
+    if not isinstance(output, list):
+        return each
+    return each | {"output": [same for item in output for same in [item] * (1 + (item["type"] == "compaction"))]}
+
+
 WRONG: list[tuple[str, Callable[[bytes], bytes], tuple[str, ...]]] = [
     ("no [DONE]", lambda body: body.replace(b"data: [DONE]\n\n", b""), ("stream-done",)),
     ("numbers from 1", events(shifted), ("stream-numbers", "stream-incomplete")),
@@ -190,6 +198,7 @@ WRONG: list[tuple[str, Callable[[bytes], bytes], tuple[str, ...]]] = [
     ("calls forget their asks", of("mcp_call", approval_request_id=None), ("approve", "approval-stateless")),
     ("asks shown as calls", lambda body: body.replace(b"_approval_request", b"_call"), ("approval-default", "approve")),
     ("lists again", answered(relisted), ("no-relist", "stateless-stitched", "approved-history", "mixed-approval")),
+    ("two compaction items", answered(compacted_twice), ("compact", "compaction-trigger", "context-management")),
     ("pages never end", of("list", has_more=True), ("conversation-empty", "conversation-items-pages")),
     ("a page that ends too soon", objects(lambda body: body | {"has_more": False}), ("input-items-paging",)),
 ]
