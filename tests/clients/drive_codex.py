@@ -12,7 +12,7 @@ import pytest
 
 from tests.clients.installed import path
 from tests.support.client_model import GREETING
-from tests.support.clients import CUT_AT, LONG, MODEL, SEALING, Served, snippets, use
+from tests.support.clients import CHATTING, CUT_AT, LONG, MODEL, SEALING, Served, snippets, use
 
 JsonObject = dict[str, Any]
 _CONFIG = """\
@@ -146,6 +146,14 @@ async def test_a_shell_round(codex: Codex) -> None:
     [ran] = turn.items("command_execution")
     assert (ran["aggregated_output"], ran["exit_code"]) == ("is-42\n", 0)
     assert "is-42" in turn.said
+
+
+async def test_a_shell_round_with_a_model_behind_chat_completions(codex: Codex) -> None:
+    """Such a model gets Codex's functions; namespaces and the like are left out."""
+    codex.configure(model=CHATTING)
+    turn = await codex.turn(use("exec_command", cmd="echo is-$((40+2))"))
+    assert "is-42" in turn.said
+    assert {tool["type"] for tool in codex.world.model.bodies[-1]["tools"]} == {"function"}
 
 
 async def test_its_own_mcp_server(codex: Codex) -> None:

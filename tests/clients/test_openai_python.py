@@ -11,7 +11,7 @@ from openai.types.responses import Response
 from pydantic import BaseModel
 
 from tests.support.client_model import GREETING
-from tests.support.clients import CUT_AT, LONG, MODEL, Served, use
+from tests.support.clients import CHATTING, CUT_AT, LONG, MODEL, SEALING, Served, use
 from tests.support.desk import dumped, kinds, until
 
 JsonObject = dict[str, Any]
@@ -84,18 +84,21 @@ async def test_the_helper_accumulates_what_the_server_says(world: Served) -> Non
     assert final.output_text == GREETING
 
 
+@pytest.mark.parametrize("model", [MODEL, SEALING, CHATTING])
 @pytest.mark.parametrize("stateless", [True, False])
-async def test_a_function_is_called_and_its_output_read(world: Served, stateless: bool) -> None:
+async def test_a_function_is_called_and_its_output_read(world: Served, stateless: bool, model: str) -> None:
     """The call comes out of a stream; the output goes back with the whole history, or on the chain."""
+    asked: JsonObject = {"model": model, "tools": [LOOKUP], "include": ["reasoning.encrypted_content"]}
     history: list[Any] = [{"role": "user", "content": use("lookup", key="k1")}]
-    async with world.client.responses.stream(model=MODEL, input=history, tools=[LOOKUP], store=not stateless) as stream:
+    async with world.client.responses.stream(**asked, input=history, store=not stateless) as stream:
         called = await stream.get_final_response()
+    assert kinds(called) == (["reasoning", "function_call"] if model == SEALING else ["function_call"])
     assert json.loads(called.output[-1].arguments) == {"key": "k1"}
     result = output(called, "value-41")
     more: JsonObject = {"input": [*history, *dumped(called), result], "store": False}
     if not stateless:
         more = {"input": [result], "previous_response_id": called.id}
-    answered = await world.client.responses.create(model=MODEL, tools=[LOOKUP], **more)
+    answered = await world.client.responses.create(**asked, **more)
     assert answered.output_text == "The tool says: value-41"
 
 

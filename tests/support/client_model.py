@@ -1,4 +1,4 @@
-"""A model in the Responses dialect that does what the user's text says: what real clients are driven with.
+"""A model in both dialects that does what the user's text says: what real clients are driven with.
 
     use tool NAME with {"a": 1}   calls the tool, whatever its kind; for a custom tool `{"input": "..."}` is the text.
                                   Several in one text are called one after the other, one a round
@@ -48,10 +48,15 @@ class Refused(Exception):
         self.status = status
         self.code = code
 
+    def answer(self) -> Response:
+        """As OpenAI says it."""
+        error = {"message": str(self), "type": "invalid_request_error", "param": None, "code": self.code}
+        return JSONResponse({"error": error}, status_code=self.status)
+
 
 @dataclass
 class ClientModel:
-    """The server. `bodies`: what it was sent, in order."""
+    """The server. `bodies`: what it was sent, in order; of a chat, its messages as `input`."""
 
     url: str = ""
     bodies: list[JsonObject] = field(default_factory=list)
@@ -64,18 +69,34 @@ class ClientModel:
     async def answer(self, request: Request) -> Response:
         """POST /v1/responses."""
         body = json.loads(await request.body())
-        self.bodies.append(body)
         try:
-            self._check_seals(body["input"])
-            text, outputs = _conversation(body["input"])
-            item = _reply(body, text, outputs)
+            item, wait = self._think(body)
         except Refused as refused:
-            error = {"message": str(refused), "type": "invalid_request_error", "param": None, "code": refused.code}
-            return JSONResponse({"error": error}, status_code=refused.status)
+            return refused.answer()
         thought = [self._thought()] if body["model"].startswith("sealing") else []
+        return StreamingResponse(_frames(body, [*thought, item], wait), media_type="text/event-stream")
+
+    async def chat(self, request: Request) -> Response:
+        """POST /v1/chat/completions."""
+        body = json.loads(await request.body())
+        tools = [{"type": "function", **tool["function"]} for tool in body.get("tools") or ()]
+        given = [
+            {"type": "function_call_output", "output": message["content"]} if message["role"] == "tool" else message
+            for message in body["messages"]
+        ]
+        try:
+            item, _ = self._think({**body, "input": given, "tools": tools})
+        except Refused as refused:
+            return refused.answer()
+        return StreamingResponse(_chunks(item), media_type="text/event-stream")
+
+    def _think(self, body: JsonObject) -> tuple[JsonObject, float]:
+        """The item to answer with, and the wait in it."""
+        self.bodies.append(body)
+        self._check_seals(body["input"])
+        text, outputs = _conversation(body["input"])
         wait = _WAIT.search(text)
-        frames = _frames(body, [*thought, item], float(wait[1]) if wait and not outputs else 0)
-        return StreamingResponse(frames, media_type="text/event-stream")
+        return _reply(body, text, outputs), float(wait[1]) if wait and not outputs else 0
 
     def _thought(self) -> JsonObject:
         item_id, sealed = f"rs_{uuid.uuid4().hex}", f"sealed-{uuid.uuid4().hex}"
@@ -94,7 +115,10 @@ class ClientModel:
 async def client_model() -> AsyncIterator[ClientModel]:
     """The server on a free port; `url` ends in `/v1`."""
     model = ClientModel()
-    routes = [Route("/v1/responses", model.answer, methods=["POST"])]
+    routes = [
+        Route("/v1/responses", model.answer, methods=["POST"]),
+        Route("/v1/chat/completions", model.chat, methods=["POST"]),
+    ]
     async with running(Starlette(routes=routes)) as url:
         model.url = f"{url}/v1"
         yield model
@@ -210,8 +234,7 @@ def _unfolded(item: JsonObject, place: JsonObject) -> tuple[JsonObject, list[Jso
         case {"type": "message", "content": [{"text": str() as text} as part]}:
             here = {**place, "content_index": 0}
             said = [
-                {"type": "response.output_text.delta", **here, "delta": word, "logprobs": []}
-                for word in re.findall(r"\s*\S+", text)
+                {"type": "response.output_text.delta", **here, "delta": word, "logprobs": []} for word in _words(text)
             ]
             return {**open_item, "content": []}, [
                 {"type": "response.content_part.added", **here, "part": {**part, "text": ""}},
@@ -233,6 +256,25 @@ def _unfolded(item: JsonObject, place: JsonObject) -> tuple[JsonObject, list[Jso
             ]
         case _:
             return item, []
+
+
+async def _chunks(item: JsonObject) -> AsyncIterator[bytes]:
+    """The item as a chat completion."""
+    if item["type"] == "message":
+        deltas: list[JsonObject] = [{"content": word} for word in _words(item["content"][0]["text"])]
+    else:
+        function = {"name": item["name"], "arguments": item["arguments"]}
+        deltas = [{"tool_calls": [{"index": 0, "id": item["call_id"], "type": "function", "function": function}]}]
+    finish = "stop" if item["type"] == "message" else "tool_calls"
+    choices: list[JsonObject] = [{"delta": delta, "finish_reason": None} for delta in deltas]
+    for choice in [*choices, {"delta": {}, "finish_reason": finish}]:
+        yield f"data: {json.dumps({'choices': [{'index': 0, **choice}]})}\n\n".encode()
+    usage = {"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30}
+    yield f"data: {json.dumps({'choices': [], 'usage': usage})}\n\ndata: [DONE]\n\n".encode()
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\s*\S+", text)
 
 
 def _usage(body: JsonObject, items: Sequence[JsonObject]) -> JsonObject:

@@ -21,6 +21,8 @@ _PAGE = Path(__file__).resolve().parents[2] / "docs" / "clients.md"
 REFUNDED = r'May I\? refund_order \{"order_id":104\d,.*\}\nDone\. Refunded [\d.]+ EUR for order 104\d to .*\n?'
 # Behind a server that counts as OpenAI's.
 SEALING = "sealing"
+# Behind a server that speaks Chat Completions; tools it cannot take are skipped.
+CHATTING = "chatting"
 LONG = 400  # words of an answer that is cut: far more than what is in flight
 CUT_AT = b"word-200"
 
@@ -62,11 +64,13 @@ async def served(folder: Path, temporal: str) -> AsyncIterator[Served]:
         tools = await stack.enter_async_context(mcp_server({"echo": echo_tool()}))
         upstreams = {
             "own": {"base_url": model.url, "dialect": "responses"},
+            "chat": {"base_url": model.url, "dialect": "chat"},
             "maker": {"base_url": model.url, "dialect": "responses", "openai": True},
         }
-        models = {MODEL: {"upstream": "own"}, SEALING: {"upstream": "maker"}}
+        models = {MODEL: {"upstream": "own"}, SEALING: {"upstream": "maker"}, CHATTING: {"upstream": "chat"}}
+        changed = {"upstreams": upstreams, "models": models, "tools": {"unsupported": "skip"}}
         plain = settings(folder, temporal).model_dump()
-        given = Settings.model_validate({**plain, "upstreams": upstreams, "models": models})
+        given = Settings.model_validate({**plain, **changed})
         server = await stack.enter_async_context(outlast(given, desk=False))
         line = await stack.enter_async_context(cutting(server.url))
         yield Served(server, model, tools, line)
