@@ -1,6 +1,7 @@
 """The Codex CLI, driven: `make test-clients`, which installs it. Not collected by `make test`."""
 
 import asyncio
+import base64
 import json
 import os
 from asyncio.subprocess import PIPE
@@ -15,6 +16,10 @@ from tests.support.client_model import GREETING
 from tests.support.clients import CHATTING, CUT_AT, LONG, MODEL, SEALING, Served, snippets, use
 
 JsonObject = dict[str, Any]
+# One red pixel.
+RED = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
+)
 _CONFIG = """\
 model = "{model}"
 model_provider = "outlast"
@@ -199,6 +204,16 @@ async def test_tools_in_an_item(codex: Codex, catalogs: dict[str, Path]) -> None
     codex.configure(model_catalog_json=str(catalogs["lite"]))
     turn = await codex.turn(use("exec", input='text("is-" + (40 + 2))'))
     assert "is-42" in turn.said
+
+
+async def test_an_image_a_tool_returns(codex: Codex) -> None:
+    """`view_image` answers with parts, the image as a data URL: the model gets it."""
+    codex.configure(model=SEALING)
+    (codex.work / "red.png").write_bytes(RED)
+    await codex.turn(use("view_image", path=str(codex.work / "red.png")))
+    [answer] = [item for item in codex.world.model.bodies[-1]["input"] if item["type"] == "function_call_output"]
+    [picture] = [part for part in answer["output"] if part["type"] == "input_image"]
+    assert picture["image_url"].startswith("data:image/png;base64,")
 
 
 async def test_two_turns(codex: Codex) -> None:
