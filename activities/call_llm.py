@@ -18,6 +18,7 @@ from temporalio import activity
 
 from activities import base, rounds
 from activities.base import Deps, Progress
+from activities.compacting import Compactor, Server
 from activities.listing import Listings
 from activities.pump import Pump
 from outlast import contracts, failpoints
@@ -28,7 +29,7 @@ from outlast.loop.bindings import Bindings
 from outlast.loop.calls import Counters
 from outlast.loop.decide import absorb, ends_with, next_step
 from outlast.loop.state import CallLlm, LlmOutcome
-from outlast.protocol import events, ids
+from outlast.protocol import compaction, events, ids
 from outlast.protocol.errors import OutlastError, ResponseEnded, StaleFence, UpstreamUnavailable
 from outlast.protocol.events import WireEvent
 from outlast.protocol.responses import build_response, lifecycle
@@ -70,6 +71,7 @@ class CallLlmActivity:
         self._deps = deps
         self._store = deps.store
         self._listings = Listings(deps)
+        self._compactor = Compactor(deps)
 
     @activity.defn(name=contracts.CALL_LLM)
     async def call_llm(self, request: CallLlmInput) -> LlmOutcome:
@@ -109,20 +111,42 @@ class CallLlmActivity:
 
     async def _begun(self, request: CallLlmInput, step: CallLlm, begun: Begun) -> LlmOutcome:
         opening = [*_in_progress(begun.handle.record), *_abandoned(begun)]
+        spent = await self._compactor.spent(request, begun)
         if begun.calls:
-            end = rounds.end_of(begun.calls)
-            return await self._commit(_Attempt(request, step, begun, Bindings("")), replace(end, events=opening))
+            end = replace(rounds.end_of(begun.calls), events=opening, usage=spent)
+            return await self._commit(_Attempt(request, step, begun, Bindings("")), end)
         if opening:
             await self._store.append(begun.handle, opening)
         upstream, model = self._deps.models.resolve(begun.handle.record.model)
-        prepared = rounds.prepared(begun.chain, upstream.capabilities, await self._images(request, begun, upstream))
+        server = Server(upstream, model)
+        if request.state.compacts and not server.compacts:
+            return await self._compact(_Attempt(request, step, begun, Bindings("")), server)
+        blobs = await self._images(request, begun, upstream)
+        opener = self._compactor.opener(request.tenant)
+        prepared = rounds.prepared(begun.chain, upstream.capabilities, blobs, opener)
         bound = await self._bound(request, begun.handle.record, prepared.labels)
         attempt = _Attempt(request, step, begun, bound, seals=rounds.seals(begun.handle.record, upstream.capabilities))
         left = request.state.budgets.max_tool_calls - request.state.tool_calls
         asked = rounds.build(
-            attempt.record, step, model, prepared.transcript, bound, upstream.capabilities, tool_calls_left=left
+            attempt.record,
+            step,
+            model,
+            prepared.transcript,
+            bound,
+            upstream.capabilities,
+            tool_calls_left=left,
+            compacts=request.state.compacts,
         )
-        return await self._commit(attempt, await self._stream(attempt, upstream, upstream.build(asked)))
+        asked, made = await self._compactor.relieve(request, begun, server, asked, blobs)
+        end = await self._stream(attempt, upstream, upstream.build(asked))
+        return await self._commit(attempt, replace(end, usage=spent + made + end.usage))
+
+    async def _compact(self, attempt: _Attempt, server: Server) -> LlmOutcome:
+        """The one round of a response that is a compaction."""
+        cut = self._compactor.cut(attempt.request, attempt.begun.chain)
+        made = await self._compactor.make(attempt.request, attempt.record, server, cut)
+        shown = compaction.events(made.item)
+        return await self._commit(attempt, replace(rounds.end_of(()), events=shown, usage=made.usage))
 
     async def _images(self, request: CallLlmInput, begun: Begun, upstream: Upstream) -> Mapping[str, Blob]:
         """What tools have returned for the model to see, if it sees."""

@@ -9,6 +9,7 @@ from outlast.loop.assembler import Fed, RoundEnd
 from outlast.loop.bindings import Bindings
 from outlast.loop.calls import NewCall
 from outlast.loop.choice import model_choice
+from outlast.loop.compaction import Opener, expanded
 from outlast.loop.prepare import Prepared, prepare
 from outlast.loop.state import CallLlm, LlmOutcome, call_names
 from outlast.protocol import events, native
@@ -34,9 +35,11 @@ class _Attempt(Protocol):
     def step(self) -> CallLlm: ...
 
 
-def prepared(chain: Sequence[StoredItem], capabilities: Capabilities, blobs: Mapping[str, Blob]) -> Prepared:
+def prepared(
+    chain: Sequence[StoredItem], capabilities: Capabilities, blobs: Mapping[str, Blob], opener: Opener
+) -> Prepared:
     """The transcript of a stored chain; items still open are not in it yet. `blobs`: the images of it, by hash."""
-    whole = [parse_item(stored.whole) for stored in chain if stored.done]
+    whole = expanded([parse_item(stored.whole) for stored in chain if stored.done], opener)
     images = {str(stored.item["id"]): _image_urls(stored, blobs) for stored in chain if stored.images}
     return prepare(whole, upstream=capabilities, images=images)
 
@@ -79,8 +82,10 @@ def build(
     capabilities: Capabilities,
     *,
     tool_calls_left: int,
+    compacts: bool = False,
 ) -> Round:
-    """The round as a dialect gets it; what the client did not give is not sent. `tool_calls_left`: of the cap."""
+    """The round as a dialect gets it; what the client did not give is not sent. `tool_calls_left`: of the cap;
+    `compacts`: it is to be the server's own compaction."""
     request = record.request
     functions = binding.model_tools(bound, request.get("tools") or [])
     natives = _natives(request, tool_calls_left) if capabilities.native else []
@@ -101,8 +106,14 @@ def build(
         reasoning=request.get("reasoning"),
         text=request.get("text"),
         include=request.get("include") or (),
-        extra={key: request[key] for key in PASSED_ON if key in request},
+        compacts=compacts,
+        extra={key: request[key] for key in _passed_on(capabilities) if key in request},
     )
+
+
+def _passed_on(capabilities: Capabilities) -> tuple[str, ...]:
+    """An OpenAI server compacts by itself; for every other one it is done here."""
+    return (*PASSED_ON, "context_management") if capabilities.encrypted_reasoning else PASSED_ON
 
 
 def _natives(request: JsonObject, tool_calls_left: int) -> list[JsonObject]:

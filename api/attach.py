@@ -29,6 +29,10 @@ _NAMED = 16
 _CLIENT_GONE = 499
 
 
+# An ended response as the client of this endpoint gets it.
+Shape = Callable[[JsonObject], Awaitable[JsonObject]]
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """A response whose row is written. `launch` starts or wakes its run; it raises what the client is answered. None:
@@ -44,8 +48,9 @@ class Turn:
             await self.launch()
 
 
-async def answer(turn: Turn, ports: Services, receive: Receive) -> Response:
-    """Launch the run and attach the client to it. `receive`: of the request, its body read."""
+async def answer(turn: Turn, ports: Services, receive: Receive, *, shape: Shape | None = None) -> Response:
+    """Launch the run and attach the client to it. `receive`: of the request, its body read; `shape`: makes the plain
+    JSON answer of the ended response, while a response that is not stored is still there."""
     record = turn.record
     headers = {RESPONSE_ID_HEADER: record.id, **_warning(record, ports)}
     if record.background and not turn.stream:
@@ -61,6 +66,8 @@ async def answer(turn: Turn, ports: Services, receive: Receive) -> Response:
         if turn.stream:
             return await _stream(tail, reader, headers)
         result = await _unless_gone(_result(tail, reader), record, receive)
+        if shape is not None and result is not None:
+            result = await shape(result)
     except BaseException:
         await tail.aclose()
         await reader.leave()

@@ -9,7 +9,7 @@ import dataclasses
 import logging
 from collections.abc import Sequence
 
-from api import continuation, conversations, history, views
+from api import compaction, continuation, conversations, history, views
 from api.attach import Turn
 from api.continuation import Plan
 from api.deps import Principal
@@ -53,7 +53,7 @@ async def create(
     sent: what to keep of the request for its repeats, which `api.repeats` looks for before this is called.
     """
     caller.require("caller")
-    request = requests.parse_create(raw, ports.limits)
+    request, compacts = compaction.parse(raw, ports.limits)
     if carried is not None:
         request = requests.stitched(request, carried, ports.limits)
     ports.catalog.resolve(request.model)
@@ -65,11 +65,14 @@ async def create(
     told = turn.items if turn is not None else ()
     chain = await ports.store.chain(caller.tenant, previous.id) if previous is not None else told
     request = await history.with_references(request, chain, caller, ports.store, ports.conversations)
-    plan = await continuation.plan(request, previous, caller, ports.store, ports.clock(), told=told)
-    await history.check(request, chain, caller, ports.store, reads)
+    if compacts:
+        plan = compaction.plan(request)
+    else:
+        plan = await continuation.plan(request, previous, caller, ports.store, ports.clock(), told=told)
+    await history.check(request, chain, caller, ports.store, reads, compacts=compacts)
     if not request.background:
         await alive.require()
-    new, state = _new_response(request, previous or turn, plan, caller, ports)
+    new, state = _new_response(request, previous or turn, plan, caller, ports, compacts=compacts)
     if sent is not None:
         new = dataclasses.replace(new, key=sent.key, origin=sent.origin)
     try:
@@ -91,11 +94,17 @@ async def create(
 
 
 def _new_response(
-    request: CreateResponse, before: ResponseRecord | History | None, plan: Plan, caller: Principal, ports: Services
+    request: CreateResponse,
+    before: ResponseRecord | History | None,
+    plan: Plan,
+    caller: Principal,
+    ports: Services,
+    *,
+    compacts: bool,
 ) -> tuple[NewResponse, RunState]:
     now = ports.clock()
     response_id = ids.mint(ids.Prefix.RESPONSE)
-    state = _first_state(request, response_id, plan, ports, now)
+    state = dataclasses.replace(_first_state(request, response_id, plan, ports, now), compacts=compacts)
     background = bool(request.background)
     fresh, secrets = _sealed(request)
     credentials = {**plan.credentials, **fresh}

@@ -1,9 +1,10 @@
 """What a request continues: the response before it, the items it names, the history they make together."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from api.deps import Principal
-from outlast.loop import validate
+from outlast.loop import compaction, validate
 from outlast.loop.prepare import Reads
 from outlast.protocol.errors import InvalidRequest, PreviousResponseNotFound
 from outlast.protocol.items import Item, McpCall, Reasoning, parse_item
@@ -40,13 +41,29 @@ async def items_named(
 
 
 async def check(
-    request: CreateResponse, chain: Sequence[StoredItem], caller: Principal, store: Store, reads: Reads
+    request: CreateResponse,
+    chain: Sequence[StoredItem],
+    caller: Principal,
+    store: Store,
+    reads: Reads,
+    *,
+    compacts: bool = False,
 ) -> None:
-    """Everything a model would be shown, stored and sent, checked as one. Raises: InvalidRequest."""
+    """Everything a model would be shown, stored and sent, checked as one. `compacts`: it is asked for a compaction.
+
+    Raises: InvalidRequest."""
     history = [parse_item(stored.whole) for stored in chain if stored.done]
     interrupted = await _interrupted(chain, request.input, caller, store)
     before = "previous_response_id" if request.conversation is None else "conversation"
-    validate.validate(history, request.input, upstream=reads, interrupted=interrupted, before=before)
+    validate.validate(
+        history,
+        request.input,
+        upstream=reads,
+        interrupted=interrupted,
+        before=before,
+        opener=compaction.opener(partial(store.unseal, caller.tenant)),
+        compacts=compacts,
+    )
 
 
 def ours(inputs: Sequence[Item], reads: Reads) -> list[str]:

@@ -8,6 +8,7 @@ from api.runs import RunsPort
 from outlast.contracts import Timeouts
 from outlast.loop.prepare import Reads
 from outlast.loop.state import ApprovalMode
+from outlast.loop.tokens import Context
 from outlast.protocol.requests import RequestLimits
 from outlast.store.conversations_port import Conversations
 from outlast.store.port import Store
@@ -22,6 +23,10 @@ class Catalog(Protocol):
 
     def capabilities(self, model: str) -> Reads:
         """What the server behind that name can read."""
+        ...
+
+    async def count(self, model: str, context: Context) -> int | None:
+        """Tokens of a context as the model's server counts them; None when it has no way to. Raises: UpstreamError."""
         ...
 
     async def names(self) -> Sequence[str]:

@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Mapping
 
+from outlast.loop.tokens import Context
 from outlast.protocol.errors import NotFound, UpstreamError
 from outlast.settings import DEMO_MODEL, Settings
 from outlast.upstream import auto
-from outlast.upstream.base import Capabilities, Upstream
+from outlast.upstream.base import Capabilities, Round, Upstream
 
 
 class Catalog:
@@ -38,6 +39,14 @@ class Catalog:
     def capabilities(self, model: str) -> Capabilities:
         """What the server of a model can read. Raises: NotFound."""
         return self.resolve(model)[0].capabilities
+
+    async def count(self, model: str, context: Context) -> int | None:
+        """Tokens of a context as the server of a model counts them; None when it does not. Raises: NotFound, as
+        `Upstream.stream`."""
+        upstream, name = self.resolve(model)
+        tools = [tool for tool in context.tools if tool.get("type") != "mcp"]
+        asked = Round(name, context.transcript, instructions=context.instructions, native=tools)
+        return await upstream.count(asked)
 
     async def names(self) -> list[str]:
         """Names clients may use: `demo`, the configured ones, and the list of an upstream that serves every name."""

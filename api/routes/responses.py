@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
 
-from api import attach, body, ending, paging, repeats
+from api import attach, body, compaction, ending, paging, repeats
 from api.deps import Alive, Caller, Ports
 from api.errors import Json
 from api.services import Services
@@ -31,6 +31,27 @@ async def create_response(
     raw = await body.read(request, ports.limits.max_body_bytes)
     turn = await repeats.create_once(raw, repeats.Marks(key, retry_count), caller, ports, alive)
     return await attach.answer(turn, ports, request.receive)
+
+
+@router.post("/compact")
+async def compact(
+    request: Request, caller: Caller, ports: Ports, alive: Alive, key: Key = None, retry_count: RetryCount = None
+) -> Response:
+    """Compact a context: the user's messages and one compaction item, to be sent back in the place of all of it."""
+    raw = await body.read(request, ports.limits.max_body_bytes)
+    asked = compaction.with_trigger(raw, ports.limits)
+    turn = await repeats.create_once(asked, repeats.Marks(key, retry_count), caller, ports, alive)
+    return await attach.answer(
+        turn, ports, request.receive, shape=lambda response: compaction.window(response, caller, ports)
+    )
+
+
+@router.post("/input_tokens")
+async def count_input_tokens(request: Request, caller: Caller, ports: Ports) -> Response:
+    """How many tokens a request would give its model; nothing is run or kept."""
+    raw = await body.read(request, ports.limits.max_body_bytes)
+    counted = await compaction.count(raw, caller, ports)
+    return Json({"object": "response.input_tokens", "input_tokens": counted})
 
 
 @router.get("/{response_id}")

@@ -5,7 +5,8 @@ It plays a clerk at a support desk. Its rules, in order:
   2. asked about an order, it looks the order up, and only then refunds it if that was asked;
   3. any other declared tool is called when a word of its name is in what the user said;
   4. with every answer it needed it tells the user what happened, and never claims more than it knows;
-  5. without tools it says what it can do, or tells a short story.
+  5. asked for notes on a conversation, it repeats the last things that were said;
+  6. without tools it says what it can do, or tells a short story.
 """
 
 import json
@@ -14,6 +15,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from outlast.protocol.compaction import ASKED_FOR_SUMMARY
 from outlast.protocol.json import JsonObject
 
 _ORDER = re.compile(r"(?<!\d)(\d{3,6})(?!\d)")
@@ -93,6 +95,8 @@ class Do:
 
 def reply(prompt: Prompt) -> Say | Do:
     """The clerk's next move."""
+    if prompt.user.startswith(ASKED_FOR_SUMMARY):
+        return Say(_notes(prompt.user))
     calls = _calls(prompt)
     if calls:
         return Do(calls if prompt.parallel else calls[:1])
@@ -140,6 +144,13 @@ def _named_calls(prompt: Prompt) -> tuple[Call, ...]:
 
 def _subject(tool: Tool) -> set[str]:
     return {word for word in _WORD.findall(tool.short.lower()) if len(word) > 2} - _FILLERS
+
+
+def _notes(asked: str) -> str:
+    """A summary: the first words of each thing that was said or done."""
+    told = asked.partition("<conversation>")[2].partition("</conversation>")[0]
+    lines = [line for line in told.splitlines() if line and not line.startswith("[")]
+    return "So far: " + " / ".join(line[:80] for line in lines[-8:])
 
 
 def _tell(prompt: Prompt) -> str:

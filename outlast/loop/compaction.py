@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from outlast.loop import pairing
-from outlast.protocol.compaction import ASKED_FOR_SUMMARY
+from outlast.protocol.compaction import ASKED_FOR_SUMMARY, is_ours
 from outlast.protocol.items import (
     Compaction,
     CustomToolCall,
@@ -82,6 +82,21 @@ def load(opened: JsonObject) -> Memory:
 
 
 Opener = Callable[[Compaction], Memory | None]
+
+
+def opener(unseal: Callable[[str], JsonObject | None]) -> Opener:
+    """Opens what `unseal` can."""
+
+    def opened(item: Compaction) -> Memory | None:
+        found = unseal(item.encrypted_content) if is_ours(item.encrypted_content) else None
+        return None if found is None else load(found)
+
+    return opened
+
+
+def nothing_sealed(_: Compaction) -> Memory | None:
+    """Where nobody has a key."""
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +240,8 @@ _Key = tuple[str, str]
 
 
 def unit(item: Item) -> tuple[_Key | None, _Key | None]:
-    """(the call this item is, the call it answers): what must not be divided has one key."""
+    """(the call this item is, the call it answers): what must not be divided has one key. Executed gateway calls are
+    whole in themselves, but for the ask they may answer."""
     match item:
         case FunctionCall() | CustomToolCall():
             return ("", item.call_id), None

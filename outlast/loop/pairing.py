@@ -13,6 +13,7 @@ from typing import assert_never
 
 from outlast.protocol import native
 from outlast.protocol.items import (
+    Compaction,
     CustomToolCall,
     CustomToolCallOutput,
     FunctionCall,
@@ -51,7 +52,7 @@ def pair(items: Sequence[PreparedItem]) -> list[PreparedItem]:
     outputs: dict[_Key, Output | NativeItem] = {}
     for item in items:
         match item:
-            case Message() | Reasoning():
+            case Message() | Reasoning() | Compaction():
                 pass
             case FunctionCall() | CustomToolCall():
                 calls.setdefault(("", item.call_id), item)
@@ -98,7 +99,7 @@ def _ordered(
 def _keys(item: PreparedItem) -> tuple[_Key | None, _Key | None]:
     """Which call an item is, which it answers."""
     match item:
-        case Message() | Reasoning():
+        case Message() | Reasoning() | Compaction():
             return None, None
         case FunctionCall() | CustomToolCall():
             return ("", item.call_id), None

@@ -117,6 +117,8 @@ class RunState:
     ended: Ended | None = None
     # Seconds; None: an ask waits for ever.
     approval_deadline: float | None = None
+    # The request asked for nothing but a compaction: its one round makes that.
+    compacts: bool = False
 
 
 class ToolChoice(StrEnum):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from outlast.protocol import json
-from outlast.protocol.items import WireItem, dump
+from outlast.protocol.items import PreparedItem, WireItem, dump
 from outlast.protocol.json import JsonObject
 
 BYTES_PER_TOKEN = 4
@@ -26,7 +26,7 @@ _UNSEEN = frozenset({"id", "status", "type", "annotations", "logprobs"})
 class Context:
     """What a model is given: prepared items, instructions, tools as JSON."""
 
-    transcript: Sequence[WireItem]
+    transcript: Sequence[PreparedItem]
     instructions: str | None = None
     tools: Sequence[JsonObject] = ()
 

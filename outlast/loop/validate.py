@@ -6,9 +6,12 @@ Texts of the pairing errors are those of the real API. Content never appears in 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from outlast.loop import pairing, reasoning
+from outlast.loop.compaction import Opener, as_read, nothing_sealed, surviving
 from outlast.loop.prepare import Reads, foreign_answer, prepare
+from outlast.protocol.compaction import is_ours
 from outlast.protocol.errors import InvalidRequest, NotFound
 from outlast.protocol.items import (
+    Compaction,
     CustomToolCall,
     CustomToolCallOutput,
     FunctionCall,
@@ -60,15 +63,20 @@ def validate(
     upstream: Reads,
     interrupted: Collection[str] = (),
     before: str = "previous_response_id",
+    opener: Opener = nothing_sealed,
+    compacts: bool = False,
 ) -> None:
-    """Refuse what cannot become a transcript. `history`: the stored chain, oldest first; `before`: the parameter that
-    brought it; `interrupted`: call ids of calls whose response failed, was cancelled or is incomplete, which need no
-    output. Raises: InvalidRequest."""
+    """Refuse what cannot become a transcript; what a compaction supersedes is not looked at. `history`: the stored
+    chain, oldest first; `before`: the parameter that brought it; `interrupted`: call ids of calls whose response
+    failed, was cancelled or is incomplete, which need no output; `compacts`: the request asks for a compaction, which
+    keeps calls that are still to be answered. Raises: InvalidRequest."""
     calls: list[FunctionCall | CustomToolCall] = []
     outputs: list[FunctionCallOutput | CustomToolCallOutput] = []
     natives: list[NativeItem] = []
     answered: set[str] = set()
-    for item, param in _places(history, inputs, before):
+    read: list[Item] = []
+    for item, param in _places(history, inputs, before, opener):
+        read.append(item)
         if not upstream.images:
             _refuse_images(item, param)
         match item:
@@ -81,6 +89,8 @@ def validate(
                 calls.append(item)
             case FunctionCallOutput() | CustomToolCallOutput():
                 outputs.append(item)
+            case Compaction():
+                _refuse_foreign(item, param, upstream)
             case NativeItem() if upstream.native:
                 natives.append(item)
             case NativeItem() | UnknownItem():
@@ -88,9 +98,12 @@ def validate(
                 answered.update(answer[:1] if answer is not None else ())
             case _:
                 pass
+    if compacts:
+        pending = (key[1] for item in natives if (key := pairing.native_call(item)) is not None)
+        interrupted = {*interrupted, *(call.call_id for call in calls), *pending}
     _refuse_unpaired(calls, outputs, answered, interrupted)
     _refuse_unpaired_natives(natives, interrupted)
-    _refuse_silence([*history, *inputs], upstream)
+    _refuse_silence(read, upstream)
 
 
 def _refuse_silence(items: Sequence[Item], upstream: Reads) -> None:
@@ -101,10 +114,22 @@ def _refuse_silence(items: Sequence[Item], upstream: Reads) -> None:
         raise InvalidRequest("'input' has nothing a model could read: add a message.", param="input")
 
 
-def _places(history: Sequence[Item], inputs: Sequence[Item], before: str) -> Iterator[tuple[Item, str]]:
-    """Every item with the parameter that brought it."""
-    yield from ((item, before) for item in history)
-    yield from ((item, f"input[{index}]") for index, item in enumerate(inputs))
+def _places(history: Sequence[Item], inputs: Sequence[Item], before: str, opener: Opener) -> Iterator[tuple[Item, str]]:
+    """Every item that a model would get something of, with the parameter that brought it."""
+    for placed in surviving([*history, *inputs], opener):
+        index = placed.index - len(history)
+        yield as_read(placed), before if index < 0 else f"input[{index}]"
+
+
+def _refuse_foreign(item: Compaction, param: str, upstream: Reads) -> None:
+    if upstream.encrypted_reasoning and not is_ours(item.encrypted_content):
+        return
+    named = repr(item.id) if item.id else "without id"
+    raise InvalidRequest(
+        f"Compaction item {named} was not made here for you, or was changed: its 'encrypted_content' cannot be opened. "
+        "Send the items it stands for, or use the server that made it.",
+        param=param,
+    )
 
 
 def _refuse_sealed(item: Reasoning, param: str) -> None:

@@ -10,14 +10,10 @@ from pydantic import ValidationError
 
 from outlast.protocol import invalid
 from outlast.protocol.content import canonical_content
-from outlast.protocol.errors import InvalidRequest, UnsupportedFeature
+from outlast.protocol.errors import InvalidRequest
 from outlast.protocol.items import Item, dump, parse_item
 from outlast.protocol.json import JsonObject
 
-_REFUSED = {
-    "compaction_trigger": "Compaction is not supported by this version: remove this item.",
-    "compaction": "Compaction items are not supported by this version: send the items it stands for.",
-}
 _ROLES = ("user", "assistant", "system", "developer")
 _OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output"})
 _CALLS = frozenset({"function_call", "custom_tool_call"})
@@ -28,7 +24,7 @@ _MAX_ID = 200
 
 
 def parse_input(raw: object, *, max_items: int) -> tuple[Item, ...]:
-    """Canonical items of `input`: a string is one user message. Raises: InvalidRequest, UnsupportedFeature."""
+    """Canonical items of `input`: a string is one user message. Raises: InvalidRequest."""
     match raw:
         case None:
             return ()
@@ -41,7 +37,7 @@ def parse_input(raw: object, *, max_items: int) -> tuple[Item, ...]:
 
 
 def parse_items(raw: object, param: str, *, max_items: int, setting: str | None = None) -> tuple[Item, ...]:
-    """Canonical items of a list. `setting`: where the limit is. Raises: InvalidRequest, UnsupportedFeature."""
+    """Canonical items of a list. `setting`: where the limit is. Raises: InvalidRequest."""
     if not isinstance(raw, list):
         raise invalid.wrong_type(param, "an array of items", raw)
     if len(raw) > max_items:
@@ -56,8 +52,6 @@ def _parse(raw: object, param: str, *, content: str | None = None) -> Item:
     kind = raw.get("type")
     if kind is not None and not isinstance(kind, str):
         raise invalid.wrong_type(f"{param}.type", "a string", kind)
-    if kind in _REFUSED:
-        raise UnsupportedFeature(_REFUSED[kind], param=f"{param}.type")
     _check_id(raw, param)
     body = _canonical(raw, kind, param, content or f"{param}.content")
     try:
@@ -92,6 +86,8 @@ def _canonical(raw: JsonObject, kind: str | None, param: str, content: str) -> J
         return _message(body, param, content)
     if kind in _OUTPUTS or kind in _CALLS:
         _check_call_id(body, param)
+    if kind == "compaction" and not isinstance(body.get("encrypted_content"), str):
+        raise invalid.wrong_type(f"{param}.encrypted_content", "a string", body.get("encrypted_content"))
     if kind in _OUTPUTS and isinstance(body.get("output"), list):
         body["output"] = canonical_content(body["output"], f"{param}.output", assistant=False)
     # Null is what "left out" looks like in many clients; strict readers of stored items want it left out.

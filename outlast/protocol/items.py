@@ -207,9 +207,16 @@ Item = Annotated[
 ]
 
 # What `prepare_transcript` may hand to an adapter; an adapter that meets another type raises.
-# A `NativeItem` is only for servers that speak the Responses API.
+# A `NativeItem` is only for servers that speak the Responses API, a `Compaction` for the one that made it.
 PreparedItem = (
-    Message | FunctionCall | FunctionCallOutput | CustomToolCall | CustomToolCallOutput | Reasoning | NativeItem
+    Message
+    | FunctionCall
+    | FunctionCallOutput
+    | CustomToolCall
+    | CustomToolCallOutput
+    | Reasoning
+    | NativeItem
+    | Compaction
 )
 
 _item: TypeAdapter[Item] = TypeAdapter(Item)

@@ -88,6 +88,14 @@ class Store(Protocol):
         """Tool bindings of a response. Raises: NotFound."""
         ...
 
+    def seal(self, tenant: str, value: JsonObject) -> str:
+        """A text for clients to carry that only this tenant can send back; it needs no row."""
+        ...
+
+    def unseal(self, tenant: str, text: str) -> JsonObject | None:
+        """What `seal` was given; None for a text it did not make for this tenant."""
+        ...
+
     async def secret(self, tenant: str, secret_id: str) -> JsonObject | None:
         """Unsealed; None when purged."""
         ...

@@ -15,10 +15,13 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from outlast.protocol import json
+from outlast.protocol.compaction import SEAL
 from outlast.protocol.errors import ConfigurationError, InternalError
 from outlast.protocol.json import JsonObject
 
 _NONCE = 12
+# What texts that clients carry are bound to, besides their tenant; no id of a secret is like it.
+_CARRIED = "carried"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,22 @@ class Sealer:
             raise InternalError(f"secret {secret_id} does not open: its row was altered") from error
         opened: JsonObject = json.loads(text)
         return opened
+
+
+    def seal_text(self, tenant: str, value: JsonObject) -> str:
+        """A JSON object as text that a client carries about: the mark of our seals, key id, nonce and ciphertext."""
+        sealed = self.seal(tenant, _CARRIED, value)
+        return f"{SEAL}{sealed.key_id}.{base64.urlsafe_b64encode(sealed.data).decode()}"
+
+    def open_text(self, tenant: str, text: str) -> JsonObject | None:
+        """What was sealed so for this tenant; None for any other text."""
+        key_id, _, data = text.removeprefix(SEAL).partition(".")
+        if not text.startswith(SEAL) or key_id not in self._ciphers:
+            return None
+        try:
+            return self.open(tenant, _CARRIED, Sealed(key_id, base64.b64decode(data, altchars=b"-_", validate=True)))
+        except (ValueError, InternalError):  # no base64, too short for a nonce, altered, or another tenant's
+            return None
 
 
 def _bound_to(tenant: str, secret_id: str) -> bytes:

@@ -99,6 +99,12 @@ class SqlStore:
     async def bindings(self, tenant: str, bindings_id: str) -> JsonObject:
         return await self._database.read(reading.read_bindings(tenant, bindings_id))
 
+    def seal(self, tenant: str, value: JsonObject) -> str:
+        return self._sealer.seal_text(tenant, value)
+
+    def unseal(self, tenant: str, text: str) -> JsonObject | None:
+        return self._sealer.open_text(tenant, text)
+
     async def secret(self, tenant: str, secret_id: str) -> JsonObject | None:
         sealed = await self._database.read(reading.read_secret(tenant, secret_id))
         return None if sealed is None else self._sealer.open(tenant, secret_id, sealed)

@@ -48,6 +48,8 @@ class Round:
     include: Sequence[str] = ()
     # What is left of it; given only with native tools that the server runs itself.
     max_tool_calls: int | None = None
+    # The round is to be nothing but the server's own compaction; only for one that makes them.
+    compacts: bool = False
     # What is passed on as it came: service_tier, prompt_cache_key, safety_identifier, user, truncation, penalties …
     extra: JsonObject | None = None
 
@@ -98,6 +100,10 @@ class Upstream(Protocol):
         Lifecycle events of the upstream are included (`response.completed` carries `usage`); the assembler drops them.
         Raises: UpstreamRefused, UpstreamAuth, UpstreamRateLimited, UpstreamUnavailable (also for a cut stream).
         """
+        ...
+
+    async def count(self, round: Round) -> int | None:
+        """Input tokens of a round as the server counts them; None when it has no way to. Raises: as `stream`."""
         ...
 
     async def models(self) -> list[str]:

@@ -113,6 +113,10 @@ class ChatUpstream:
             yield translator.close()
             await stream.drain()
 
+    async def count(self, round: Round) -> int | None:
+        """Nothing in this dialect counts."""
+        return None
+
     async def models(self) -> list[str]:
         """Names of `GET /models`. Raises: as `stream`."""
         return await self._endpoint.models()

@@ -29,7 +29,7 @@ from outlast.upstream.transport import Transport
 _DRAIN = 0.1
 # Bytes of an error's body that are read at all.
 _BODY_LIMIT = 65536
-# Seconds for `GET /models`, which has no round's time-outs.
+# Seconds for `GET /models` and counts, which have no round's time-outs.
 _MODELS_TIMEOUT = 10.0
 
 T = TypeVar("T")
@@ -135,6 +135,22 @@ class Endpoint:
             yield EventStream(response, clock, self.identity)
         finally:
             await response.aclose()
+
+    async def ask(self, path: str, body: bytes) -> JsonObject:
+        """A plain JSON answer. Raises: as `open`."""
+        clock = _Clock(Timeouts(_MODELS_TIMEOUT, _MODELS_TIMEOUT, _MODELS_TIMEOUT), self.identity)
+        url = self.identity.base_url + path
+        sent = self._client.post(url, content=body, headers={"content-type": "application/json"})
+        response = await clock.guard(sent)
+        if not response.is_success:
+            raise self.identity.from_http(response.status_code, response.headers, response.content)
+        try:
+            answer = json.loads(response.content)
+        except ValueError as error:
+            raise self.identity.unavailable(f"answered {path} with something that is no JSON") from error
+        if not isinstance(answer, dict):
+            raise self.identity.unavailable(f"answered {path} with something that is no JSON object")
+        return answer
 
     async def models(self) -> list[str]:
         """Ids of `GET /models`. Raises: as `open`."""

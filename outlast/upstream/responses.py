@@ -20,6 +20,10 @@ ENCRYPTED_REASONING = "reasoning.encrypted_content"
 # State on the model server, which a run of ours must not have, and what we set ourselves.
 _OURS = frozenset({"previous_response_id", "conversation", "background", "stream", "store", "stream_options"})
 
+_TRIGGER: JsonObject = {"type": "compaction_trigger"}
+# What a count of tokens takes of a request.
+_COUNTED = frozenset({"model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "text"})
+
 
 class ResponsesUpstream:
     """A model server with `POST /responses`."""
@@ -72,7 +76,10 @@ class ResponsesUpstream:
         body: JsonObject = {
             **{key: value for key, value in (round.extra or {}).items() if key not in _OURS and value is not None},
             "model": round.model,
-            "input": [_item(item, openai=openai) for item in round.transcript],
+            "input": [
+                *(_item(item, openai=openai) for item in round.transcript),
+                *([_TRIGGER] if round.compacts else []),
+            ],
             "stream": True,
             "store": False,
             **{key: value for key, value in settings.items() if value is not None},
@@ -107,6 +114,18 @@ class ResponsesUpstream:
                     await stream.drain()
                     return
             raise stream.identity.unavailable("ended the stream before its terminal event")
+
+    async def count(self, round: Round) -> int | None:
+        """Asked of an OpenAI server only. Raises: as `stream`."""
+        if not self._capabilities.encrypted_reasoning:
+            return None
+        asked: JsonObject = json.loads(self.build(round).body)
+        body = {key: value for key, value in asked.items() if key in _COUNTED}
+        answer = await self._endpoint.ask("/responses/input_tokens", json.dumps(body))
+        counted = answer.get("input_tokens")
+        if not isinstance(counted, int):
+            raise self._endpoint.identity.unavailable("answered /responses/input_tokens without a count")
+        return counted
 
     async def models(self) -> list[str]:
         """Names of `GET /models`. Raises: as `stream`."""

@@ -49,7 +49,6 @@ def rows(folder: Path) -> Mapping[str, int]:
 REFUSED: list[tuple[dict[str, Any], str | None, str | None, str]] = [
     # What this version does not serve, by name.
     ({"conversation": "thread_1"}, "conversation", "invalid_value", "conv"),
-    ({"context_management": [{"type": "compaction"}]}, "context_management", "unsupported_feature", "ompaction"),
     ({"prompt": {"id": "pmpt_1"}}, "prompt", "unsupported_feature", "instructions"),
     *(
         ({"tools": [{"type": kind}]}, "tools[0].type", "unsupported_feature", kind)

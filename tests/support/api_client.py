@@ -11,6 +11,7 @@ import uvicorn
 from fastapi import FastAPI
 from openai import AsyncOpenAI
 
+from outlast.loop.tokens import Context
 from outlast.protocol.errors import NotFound
 from outlast.protocol.json import JsonObject
 
@@ -38,6 +39,9 @@ class FakeCatalog:
 
     def capabilities(self, model: str) -> Reads:
         return self.reads
+
+    async def count(self, model: str, context: Context) -> int | None:
+        return None
 
     async def names(self) -> Sequence[str]:
         return self.known

@@ -86,7 +86,7 @@ TEXT: JsonObject = {"type": "input_text", "text": "noted"}
 )
 def test_images_follow_the_text_of_their_call(blobs: dict[str, Blob], output: object) -> None:
     """As many as are still kept; without any the note in the text stands for them."""
-    prepared = rounds.prepared([stored(drawn("noted"), TWO)], Capabilities(), blobs)
+    prepared = rounds.prepared([stored(drawn("noted"), TWO)], Capabilities(), blobs, nothing_sealed)
     assert prepared.transcript[1] == FunctionCallOutput(type="function_call_output", call_id="mcp_1", output=output)
 
 

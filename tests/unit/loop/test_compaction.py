@@ -228,7 +228,7 @@ def test_any_list_is_cut_whole(raw: list[JsonObject], place: int) -> None:
 
 def _said(item: Item) -> bool:
     body = dump(item)
-    return body["type"] == "message" and body["role"] != "assistant"
+    return bool(body["type"] == "message" and body["role"] != "assistant")
 
 
 def _notes(item: Item) -> bool:

@@ -193,11 +193,8 @@ def test_a_wrong_value_is_refused_with_its_path_and_what_to_change(
     ("fields", "param"),
     [
         ({"prompt": {"id": "p"}}, "prompt"),
-        ({"context_management": [{"type": "compaction"}]}, "context_management"),
         ({"moderation": {"model": "m"}}, "moderation"),
         ({"background_options": {"completion_window": "8h"}}, "background_options.completion_window"),
-        ({"input": [{"type": "compaction_trigger"}]}, "input[0].type"),
-        ({"input": [{"type": "compaction", "encrypted_content": "x"}]}, "input[0].type"),
     ],
 )
 def test_what_this_version_does_not_serve_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
