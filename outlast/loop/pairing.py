@@ -28,17 +28,18 @@ INTERRUPTED = "interrupted"
 
 Call = FunctionCall | CustomToolCall
 Output = FunctionCallOutput | CustomToolCallOutput
-# Call id, and the kind of call where kinds have ids of their own.
-_Key = tuple[str, str]
+# The call id; with the kind of call where kinds have ids of their own.
+_NativeKey = tuple[str, str]
+_Key = str | _NativeKey
 
 
-def native_call(item: NativeItem) -> _Key | None:
+def native_call(item: NativeItem) -> _NativeKey | None:
     """What an output of this call must name; None for an item that needs none."""
     call_id = (item.model_extra or {}).get("call_id")
     return (item.type, call_id) if item.type in native.CALLS and isinstance(call_id, str) else None
 
 
-def native_answer(item: NativeItem) -> _Key | None:
+def native_answer(item: NativeItem) -> _NativeKey | None:
     """The call this output answers; None for an item that answers none."""
     kind = native.ANSWERS.get(item.type)
     # The oldest shell tool's output has its call's id for its own.
@@ -55,9 +56,9 @@ def pair(items: Sequence[PreparedItem]) -> list[PreparedItem]:
             case Message() | Reasoning() | Compaction():
                 pass
             case FunctionCall() | CustomToolCall():
-                calls.setdefault(("", item.call_id), item)
+                calls.setdefault(item.call_id, item)
             case FunctionCallOutput() | CustomToolCallOutput():
-                outputs[("", item.call_id)] = item
+                outputs[item.call_id] = item
             case NativeItem():
                 if (call := native_call(item)) is not None:
                     calls.setdefault(call, item)
@@ -77,6 +78,9 @@ def _ordered(
     answered: set[_Key] = set()
     early: set[_Key] = set()
     for item in items:
+        if isinstance(item, Message):  # most are
+            yield item
+            continue
         call, answer = _keys(item)
         if call is not None:
             if call in called or (isinstance(item, NativeItem) and call not in outputs):
@@ -102,9 +106,9 @@ def _keys(item: PreparedItem) -> tuple[_Key | None, _Key | None]:
         case Message() | Reasoning() | Compaction():
             return None, None
         case FunctionCall() | CustomToolCall():
-            return ("", item.call_id), None
+            return item.call_id, None
         case FunctionCallOutput() | CustomToolCallOutput():
-            return None, ("", item.call_id)
+            return None, item.call_id
         case NativeItem():
             return native_call(item), native_answer(item)
         case _:

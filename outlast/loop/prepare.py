@@ -220,8 +220,12 @@ def _nameless(item: _Marked) -> _Marked:
 
 def _origin(item: FunctionCall | CustomToolCall) -> JsonObject:
     """Where a call's tool is from: a model server cannot place the call without it."""
-    given = {key: getattr(item, key, None) for key in _ORIGIN}
-    return {key: value for key, value in given.items() if value is not None}
+    extra = item.model_extra
+    namespace = item.namespace if isinstance(item, FunctionCall) else None
+    if namespace is None and not extra:
+        return {}
+    given = {"namespace": namespace, **(extra or {})}
+    return {key: given[key] for key in _ORIGIN if given.get(key) is not None}
 
 
 def _gateway_pair(
