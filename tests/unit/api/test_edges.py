@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -194,3 +195,14 @@ async def test_keepalives_repeat_the_last_number(world: World, monkeypatch: pyte
     assert ": keep-alive\n\n" in text
     assert text.endswith("data: [DONE]\n\n")
     assert "keepalive" not in (await world.http.get(f"/v1/responses/{response_id}?stream=true")).text
+
+
+@pytest.mark.parametrize("world", [lambda services: replace(services, skip_tools=True)], indirect=True)
+async def test_tools_a_model_cannot_have_are_left_out_when_the_operator_says_so(world: World) -> None:
+    """The header names each type once, the echo keeps them."""
+    tools = [{"type": "web_search"}, {"type": "custom", "name": "a"}, {"type": "custom", "name": "b"}]
+    answer = await world.http.post(
+        "/v1/responses", json={"model": "demo", "input": "hi", "background": True, "tools": tools}
+    )
+    assert answer.headers["x-outlast-warning"] == "tools left out: web_search, custom"
+    assert answer.json()["tools"] == tools
