@@ -50,6 +50,17 @@ async def test_no_check_passes_where_there_is_no_responses_server(answer: Callab
     assert passed == []
 
 
+@pytest.mark.parametrize("status", [400, 404])
+async def test_what_a_server_refuses_by_name_is_not_held_against_it(status: int) -> None:
+    """Nor is it a pass: a refusal of everything about MCP or background says nothing about their rules."""
+    error = {"message": "not here", "type": "invalid_request_error", "param": None, "code": None}
+    optional = [check for check in checks() if check.group in ("MCP", "Approvals", "Background and resume")]
+    app = always(lambda: JSONResponse({"error": error}, status))
+    async with running(app) as url, run.target(url, "m", key=None, mcp_host="127.0.0.1") as against:
+        verdicts = {finding.check.name: finding.verdict async for finding in run.findings(optional, against)}
+    assert verdicts == dict.fromkeys((check.name for check in optional), "not offered")
+
+
 class Wrong(httpx.AsyncBaseTransport):
     """A connection to a real server that changes what it says."""
 
@@ -145,6 +156,16 @@ def without_error_keys(body: JsonObject) -> JsonObject:
     return {"error": {"message": body["error"]["message"]}} if "error" in body and "output" not in body else body
 
 
+def one_call_id(each: JsonObject) -> JsonObject:
+    """Calls that cannot be told apart."""
+    return each | {"call_id": "call_1"} if each.get("type") == "function_call" else each
+
+
+def completed_at_once(each: JsonObject) -> JsonObject:
+    """Messages that claim to be whole."""
+    return each | {"status": "completed"} if each.get("type") == "message" else each
+
+
 def with_another_usage(body: JsonObject) -> JsonObject:
     """Tokens that do not add up."""
     usage = body.get("usage")
@@ -198,6 +219,13 @@ WRONG: list[tuple[str, Callable[[bytes], bytes], tuple[str, ...]]] = [
     ("calls forget their asks", of("mcp_call", approval_request_id=None), ("approve", "approval-stateless")),
     ("asks shown as calls", lambda body: body.replace(b"_approval_request", b"_call"), ("approval-default", "approve")),
     ("lists again", answered(relisted), ("no-relist", "stateless-stitched", "approved-history", "mixed-approval")),
+    ("calls share an id", answered(one_call_id), ("parallel-calls",)),
+    ("a cut message looks whole", answered(completed_at_once), ("token-limit",)),
+    (
+        "deltas of no item",
+        events(lambda data: data | {"item_id": "fc_1"} if "delta" in data else data),
+        ("parallel-calls-events",),
+    ),
     ("two compaction items", answered(compacted_twice), ("compact", "compaction-trigger", "context-management")),
     ("pages never end", of("list", has_more=True), ("conversation-empty", "conversation-items-pages")),
     ("a page that ends too soon", objects(lambda body: body | {"has_more": False}), ("input-items-paging",)),

@@ -20,6 +20,11 @@ async def _ended(target: Target, response_id: str) -> JsonObject:
     return found
 
 
+async def _offered(target: Target) -> None:
+    """Raises: NotOffered when the server has no background: what it refuses then says nothing about the rules of it."""
+    offered(await target.create(background=True))
+
+
 @group.check("background", "OpenAI guide: background mode")
 async def background(target: Target) -> None:
     """Answered at once, queued or in progress; polled to its end."""
@@ -32,6 +37,7 @@ async def background(target: Target) -> None:
 @group.check("background-store", "OpenAI guide: background mode needs store")
 async def background_store(target: Target) -> None:
     """`background` with `store: false` is a 400."""
+    await _offered(target)
     refused(await target.create(background=True, store=False))
 
 
@@ -65,6 +71,7 @@ async def cancel_ended(target: Target) -> None:
 @group.check("cancel-foreground", "OpenAI API reference: only background responses can be cancelled")
 async def cancel_foreground(target: Target) -> None:
     """A response that was not made in the background cannot be cancelled."""
+    await _offered(target)
     response = completed(ok(await target.create()))
     refused(await target.send("POST", f"/responses/{response['id']}/cancel"))
 
@@ -72,6 +79,7 @@ async def cancel_foreground(target: Target) -> None:
 @group.check("cancel-unknown", "OpenAI API reference: errors")
 async def cancel_unknown(target: Target) -> None:
     """An unknown id is a 404."""
+    await _offered(target)
     refused(await target.send("POST", "/responses/resp_0123456789abcdef0123456789abcdef/cancel"), status=(404,))
 
 
@@ -100,6 +108,7 @@ async def resume_every_cut(target: Target) -> None:
 @group.check("resume-running", "OpenAI guide: background streams go on when the client is gone")
 async def resume_running(target: Target) -> None:
     """A stream that was left in the middle is joined again while it runs: no gap, no repeat."""
+    await _offered(target)
     first: list[int] = []
     response_id = ""
     frames = target.frames(_SLOW, background=True)
@@ -118,6 +127,7 @@ async def resume_running(target: Target) -> None:
 @group.check("leave-stored", "OpenAI guide: store; a durable server finishes what it keeps")
 async def leave_stored(target: Target) -> None:
     """A background response whose client hangs up goes on to its end."""
+    await _offered(target)
     frames = target.frames("Tell me a short story.", background=True)
     response_id = ""
     async for frame in frames:

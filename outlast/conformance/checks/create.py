@@ -117,10 +117,13 @@ async def nulls_accepted(target: Target) -> None:
 
 @group.check("token-limit", "openai.types.responses.Response: incomplete_details; reason max_output_tokens")
 async def token_limit(target: Target) -> None:
-    """Cut at the limit: `incomplete` with the reason, the text so far kept."""
+    """Cut at the limit: `incomplete` with the reason; a message begun is `incomplete` too and keeps its text."""
     response = ok(await target.create("Tell me a story of at least two hundred words.", max_output_tokens=16))
     equal(response["status"], "incomplete", "status")
     equal((response["incomplete_details"] or {}).get("reason"), "max_output_tokens", "reason")
+    for message in items(response, "message"):
+        equal(message.get("status"), "incomplete", "status of the message")
+        expect(text(response), f"the message has no text: {message}")
 
 
 @group.check("structured-output", "openai.types.responses.ResponseFormatTextJSONSchemaConfig")

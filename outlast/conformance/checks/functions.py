@@ -20,6 +20,8 @@ WEATHER: JsonObject = {
     },
     "strict": True,
 }
+_CLOCK: JsonObject = {**WEATHER, "name": "clock", "description": "The local time of a city."}
+_BOTH = "Call the function weather and, at the same time, the function clock, both for Paris."
 _ASKED = "What is the weather in Paris?"
 _EVENTS = [
     "output_item.added",
@@ -102,6 +104,40 @@ async def function_unanswered(target: Target) -> None:
     refused(answer)
     call_id = items(first, "function_call")[0]["call_id"]
     expect(call_id in answer.error["message"], f"the message does not name {call_id}: {answer}")
+
+
+@group.check("parallel-calls", "OpenAI guide: parallel function calling; parallel_tool_calls, true when it is missing")
+async def parallel_calls(target: Target) -> None:
+    """Two functions asked for at once are two items, each with a call id of its own; both outputs lead to a text."""
+    first = completed(ok(await target.create(_BOTH, tools=[WEATHER, _CLOCK])))
+    equal(first["parallel_tool_calls"], True, "parallel_tool_calls")
+    calls = items(first, "function_call")
+    equal(sorted(call["name"] for call in calls), ["clock", "weather"], "functions called")
+    expect(calls[0]["call_id"] != calls[1]["call_id"], f"one call_id for two calls: {calls}")
+    outputs = [_output(call) for call in calls]
+    second = completed(ok(await target.create(outputs, previous_response_id=first["id"], tools=[WEATHER, _CLOCK])))
+    equal((bool(items(second, "message")), items(second, "function_call")), (True, []), "a text, no further call")
+
+
+@group.check("parallel-calls-events", "openai.types.responses: item_id and output_index tell one call's events apart")
+async def parallel_calls_events(target: Target) -> None:
+    """Streamed, each of two calls has its whole order of events and its own arguments."""
+    stream = streamed(await target.stream(_BOTH, tools=[WEATHER, _CLOCK]))
+    numbered(stream)
+    calls = added(stream, "function_call")
+    equal(len(calls), 2, "calls announced")
+    final = {item["id"]: item["arguments"] for item in items(completed(stream.last), "function_call")}
+    for call in calls:
+        equal(order(stream, call["id"]), _EVENTS, f"events of {call['name']}")
+        pieces = [data for data in stream.of("response.function_call_arguments.delta") if data["item_id"] == call["id"]]
+        equal("".join(data["delta"] for data in pieces), final[call["id"]], f"arguments of {call['name']}")
+
+
+@group.check("parallel-calls-off", "OpenAI API reference: parallel_tool_calls")
+async def parallel_calls_off(target: Target) -> None:
+    """With `parallel_tool_calls: false` one response has one call, however many were asked for."""
+    response = completed(ok(await target.create(_BOTH, tools=[WEATHER, _CLOCK], parallel_tool_calls=False)))
+    equal(len(items(response, "function_call")), 1, "calls")
 
 
 @group.check("tool-choice-none", "openai.types.responses.ToolChoiceOptions")

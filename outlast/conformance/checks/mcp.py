@@ -48,6 +48,11 @@ def elsewhere(target: Target) -> str:
     return f"http://{urlsplit(target.tools.base_url).hostname}:9/mcp"
 
 
+async def _offered(target: Target) -> None:
+    """Raises: NotOffered when the server has no MCP: what it refuses then says nothing about the rules of it."""
+    offered(await target.create("Say hello.", tools=[server(target, target.tools.tag())]))
+
+
 @group.check("mcp-never", "Responses API guide: MCP tools, require_approval never")
 async def mcp_never(target: Target) -> None:
     """List, call and message, in this order; the tool ran once."""
@@ -237,6 +242,7 @@ async def mcp_tool_error(target: Target) -> None:
 @group.check("mcp-dead-server", "Responses API: HTTP 424 for a list that fails; ResponseMcpListToolsFailedEvent")
 async def mcp_dead_server(target: Target) -> None:
     """A server that is not there: a list item with an error in a response that completes, or HTTP 424."""
+    await _offered(target)
     tool = server(target, target.tools.tag()) | {"server_url": elsewhere(target)}
     answer = await target.create("Say hello.", tools=[tool])
     if answer.status == 424:
@@ -250,6 +256,7 @@ async def mcp_dead_server(target: Target) -> None:
 @group.check("mcp-dead-server-stream", "openai.types.responses.ResponseMcpListToolsFailedEvent")
 async def mcp_dead_server_stream(target: Target) -> None:
     """Streamed, the list item is announced, in progress, failed, done; or HTTP 424."""
+    await _offered(target)
     tool = server(target, target.tools.tag()) | {"server_url": elsewhere(target)}
     stream = await target.stream("Say hello.", tools=[tool])
     if stream.status == 424:
@@ -263,6 +270,7 @@ async def mcp_dead_server_stream(target: Target) -> None:
 @group.check("mcp-needs-server", "openai.types.responses.tool.Mcp: one of server_url, connector_id")
 async def mcp_needs_server(target: Target) -> None:
     """A server without an address is a 400."""
+    await _offered(target)
     refused(await target.create("Say hello.", tools=[{"type": "mcp", "server_label": "tools"}]))
 
 
