@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.clients.installed import path
-from tests.support.client_model import GREETING
+from tests.support.client_model import GREETING, SUMMARY
 from tests.support.clients import CHATTING, CUT_AT, LONG, MODEL, SEALING, Served, snippets, use
 
 JsonObject = dict[str, Any]
@@ -276,6 +276,25 @@ async def test_a_long_session_is_summed_up_by_codex(codex: Codex) -> None:
     turn = await codex.turn("hello two", resume=True)
     assert turn.said == GREETING
     assert codex.world.model.asked("CONTEXT CHECKPOINT COMPACTION")
+
+
+@pytest.mark.parametrize("websockets", [False, True])
+@pytest.mark.parametrize("model", [MODEL, SEALING])
+async def test_a_long_session_is_compacted_by_a_trigger(codex: Codex, model: str, websockets: bool) -> None:
+    """Where the provider has the name `OpenAI`: the answer to a `compaction_trigger` is one compaction item, Outlast's
+    or that of an OpenAI server, which knows it again by its id."""
+    codex.configure(model=model, provider="OpenAI", websockets=websockets, model_auto_compact_token_limit=1000)
+    await codex.turn(use("exec_command", cmd="echo before-$((1+1))"))
+    turn = await codex.turn("hello after", resume=True)
+    assert turn.said == GREETING
+    session = "".join(path.read_text(encoding="utf-8") for path in (codex.home / "sessions").rglob("*.jsonl"))
+    assert session.count('"type":"compacted"') >= 1
+    given = codex.world.model.bodies[-1]["input"]
+    assert not [item for item in given if item["type"] in ("function_call", "function_call_output")]
+    if model == SEALING:
+        assert [item["id"][:4] for item in given if item["type"] == "compaction"] == ["cmp_"]
+    else:
+        assert SUMMARY in json.dumps(given)
 
 
 async def test_the_snippet_works_as_printed(codex: Codex) -> None:

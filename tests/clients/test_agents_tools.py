@@ -1,5 +1,6 @@
 """Claims about the OpenAI Agents SDK without MCP: texts, functions, handoffs, structured output, sealed reasoning."""
 
+import json
 from typing import Any
 
 import openai
@@ -7,16 +8,18 @@ import pytest
 from agents import (
     Agent,
     ModelSettings,
+    OpenAIResponsesCompactionSession,
     OpenAIResponsesModel,
     OpenAIResponsesWSModel,
     Runner,
+    SQLiteSession,
     function_tool,
     set_tracing_disabled,
 )
 from pydantic import BaseModel
 
-from tests.support.client_model import GREETING
-from tests.support.clients import CHATTING, MODEL, SEALING, Served, use
+from tests.support.client_model import GREETING, SUMMARY
+from tests.support.clients import CHATTING, MODEL, OPENAI_NAME, SEALING, Served, use
 
 # Traces would be posted to the maker's servers.
 set_tracing_disabled(True)
@@ -82,6 +85,22 @@ async def test_a_handoff(world: Served) -> None:
     result = await Runner.run(agent(world, handoffs=[other]), use("transfer_to_other"))
     assert result.last_agent.name == "other"
     assert "other" in result.final_output
+
+
+async def test_a_session_compacts_itself(world: Served) -> None:
+    """`OpenAIResponsesCompactionSession` after each turn: the next one reads the summary in the place of the answer."""
+    session = OpenAIResponsesCompactionSession(
+        "one",
+        SQLiteSession("one"),
+        client=world.client,
+        model=OPENAI_NAME,
+        should_trigger_compaction=lambda _: True,
+    )
+    assert (await Runner.run(agent(world), use("lookup", key="k1"), session=session)).final_output[-2:] == "k1"
+    assert (await Runner.run(agent(world), "thanks", session=session)).final_output == GREETING
+    given = json.dumps(world.model.bodies[-2]["input"])
+    assert SUMMARY in given
+    assert "value of k1" not in given
 
 
 async def test_an_error_is_the_one_of_the_client_below(world: Served) -> None:

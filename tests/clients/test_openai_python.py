@@ -241,6 +241,28 @@ async def test_a_conversation_remembers_its_turns(world: Served) -> None:
     assert (await world.client.conversations.delete(conversation.id)).deleted
 
 
+@pytest.mark.parametrize("model", [MODEL, SEALING, CHATTING])
+async def test_a_context_is_compacted(world: Served, model: str) -> None:
+    """`responses.compact` of a chain; its window, sent back, stands for the chain."""
+    first = await world.client.responses.create(model=model, input="first words")
+    window = await world.client.responses.compact(model=model, previous_response_id=first.id)
+    assert window.object == "response.compaction"
+    assert [item.type for item in window.output] == ["message", "compaction"]
+    assert window.usage.total_tokens > 0
+    # The client types the user's messages as the model's and would warn that they are none.
+    kept = [item.to_dict(warnings=False) for item in window.output]
+    given = [*kept, {"role": "user", "content": "second words"}]
+    assert (await world.client.responses.create(model=model, input=given)).output_text == GREETING
+    assert GREETING not in json.dumps(world.model.bodies[-1]["input"])
+
+
+async def test_tokens_are_counted(world: Served) -> None:
+    """`responses.input_tokens.count`: more text, more tokens."""
+    count = world.client.responses.input_tokens.count
+    few, many = [(await count(model=MODEL, input="word " * words)).input_tokens for words in (10, 1000)]
+    assert 0 < few < many
+
+
 async def test_a_websocket_carries_two_turns(world: Served) -> None:
     """`responses.connect`: the second turn continues the first, which nobody stored."""
     async with world.client.responses.connect() as connection:

@@ -8,7 +8,7 @@
     fail with 429                 refuses over HTTP
 
 After a tool's answer it says that answer. A model named `sealing...` thinks first, and is strict as OpenAI is about
-what it thought: encrypted content is good only under the id it was made for.
+what it sealed, thoughts and compactions: encrypted content is good only under the id it was made for.
 """
 
 import asyncio
@@ -27,10 +27,12 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from outlast.demo.serving import running
+from outlast.loop import compaction
 from tests.support.scripted_model import call, say
 
 JsonObject = dict[str, Any]
 GREETING = "Good day to you."
+SUMMARY = "They greeted me."
 MISMATCH = "Encrypted content item_id did not match the target item id."
 _USE = re.compile(r"use tool (\S+) with (?=\{)")
 _ANSWER = re.compile(r"answer with (?=\{)")
@@ -73,8 +75,8 @@ class ClientModel:
             item, wait = self._think(body)
         except Refused as refused:
             return refused.answer()
-        thought = [self._thought()] if body["model"].startswith("sealing") else []
-        return StreamingResponse(_frames(body, [*thought, item], wait), media_type="text/event-stream")
+        items = [item] if item["type"] == "compaction" else [*self._thought(body), item]
+        return StreamingResponse(_frames(body, items, wait), media_type="text/event-stream")
 
     async def chat(self, request: Request) -> Response:
         """POST /v1/chat/completions."""
@@ -84,8 +86,9 @@ class ClientModel:
             {"type": "function_call_output", "output": message["content"]} if message["role"] == "tool" else message
             for message in body["messages"]
         ]
+        told = next((_text(each["content"]) for each in body["messages"] if each["role"] == "system"), None)
         try:
-            item, _ = self._think({**body, "input": given, "tools": tools})
+            item, _ = self._think({**body, "input": given, "tools": tools, "instructions": told})
         except Refused as refused:
             return refused.answer()
         return StreamingResponse(_chunks(item), media_type="text/event-stream")
@@ -94,19 +97,26 @@ class ClientModel:
         """The item to answer with, and the wait in it."""
         self.bodies.append(body)
         self._check_seals(body["input"])
+        if body["input"][-1].get("type") == "compaction_trigger":
+            return self._seal({"type": "compaction", "id": f"cmp_{uuid.uuid4().hex}"}), 0
         text, outputs = _conversation(body["input"])
         wait = _WAIT.search(text)
         return _reply(body, text, outputs), float(wait[1]) if wait and not outputs else 0
 
-    def _thought(self) -> JsonObject:
-        item_id, sealed = f"rs_{uuid.uuid4().hex}", f"sealed-{uuid.uuid4().hex}"
-        self._seals[sealed] = item_id
-        return {"type": "reasoning", "id": item_id, "summary": [], "encrypted_content": sealed}
+    def _thought(self, body: JsonObject) -> list[JsonObject]:
+        if not body["model"].startswith("sealing"):
+            return []
+        return [self._seal({"type": "reasoning", "id": f"rs_{uuid.uuid4().hex}", "summary": []})]
+
+    def _seal(self, item: JsonObject) -> JsonObject:
+        sealed = f"sealed-{uuid.uuid4().hex}"
+        self._seals[sealed] = item["id"]
+        return {**item, "encrypted_content": sealed}
 
     def _check_seals(self, given: Sequence[JsonObject]) -> None:
         for item in given:
             sealed = item.get("encrypted_content")
-            if item.get("type") == "reasoning" and sealed and self._seals.get(sealed) != item.get("id"):
+            if sealed and self._seals.get(sealed) != item.get("id"):
                 message = f"The encrypted content {sealed[:12]}... could not be verified. Reason: {MISMATCH}"
                 raise Refused(400, message, "invalid_encrypted_content")
 
@@ -134,6 +144,8 @@ def _conversation(given: Sequence[JsonObject]) -> tuple[str, list[str]]:
     for item in given:
         if item.get("role") == "user":
             text, outputs = _text(item["content"]), []
+        elif item.get("type") == "compaction":
+            text, outputs = "", []  # what was said before is done
         elif item.get("type") in _OUTPUTS:
             outputs.append(_text(item.get("output")))
     return text, outputs
@@ -151,6 +163,8 @@ def _text(content: object) -> str:
 
 def _reply(body: JsonObject, text: str, outputs: Sequence[str]) -> JsonObject:
     """The one item of a round."""
+    if body.get("instructions") == compaction.INSTRUCTIONS:
+        return say(SUMMARY)  # what is told there holds the texts of the conversation
     if failing := _FAIL.search(text):
         raise Refused(int(failing[1]), f"told to fail with {failing[1]}")
     uses = [(found[1], _json_at(text, found.end())) for found in _USE.finditer(text)]

@@ -21,6 +21,8 @@ _PAGE = Path(__file__).resolve().parents[2] / "docs" / "clients.md"
 REFUNDED = r'May I\? refund_order \{"order_id":104\d,.*\}\nDone\. Refunded [\d.]+ EUR for order 104\d to .*\n?'
 # Behind a server that counts as OpenAI's.
 SEALING = "sealing"
+# The same under a name without which the Agents SDK compacts nothing.
+OPENAI_NAME = "gpt-4.1"
 # Behind a server that speaks Chat Completions; tools it cannot take are skipped.
 CHATTING = "chatting"
 LONG = 400  # words of an answer that is cut: far more than what is in flight
@@ -67,7 +69,12 @@ async def served(folder: Path, temporal: str) -> AsyncIterator[Served]:
             "chat": {"base_url": model.url, "dialect": "chat"},
             "maker": {"base_url": model.url, "dialect": "responses", "openai": True},
         }
-        models = {MODEL: {"upstream": "own"}, SEALING: {"upstream": "maker"}, CHATTING: {"upstream": "chat"}}
+        models = {
+            MODEL: {"upstream": "own"},
+            OPENAI_NAME: {"upstream": "own"},
+            SEALING: {"upstream": "maker"},
+            CHATTING: {"upstream": "chat"},
+        }
         changed = {"upstreams": upstreams, "models": models, "tools": {"unsupported": "skip"}}
         plain = settings(folder, temporal).model_dump()
         given = Settings.model_validate({**plain, **changed})

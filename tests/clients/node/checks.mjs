@@ -138,6 +138,13 @@ const checks = {
     }
     await assert.rejects(responses.retrieve('resp_unknown'), OpenAI.NotFoundError);
   },
+  async compaction() {
+    const first = await responses.create({ model: MODEL, input: 'first words' });
+    const window = await responses.compact({ model: MODEL, previous_response_id: first.id });
+    assert.deepEqual(kinds(window), ['message', 'compaction']);
+    const input = [...window.output, { role: 'user', content: 'second words' }];
+    assert.equal((await responses.create({ model: MODEL, input })).output_text, GREETING);
+  },
   async conversation() {
     const made = await client.conversations.create({});
     for (const input of ['one', 'two']) await responses.create({ model: MODEL, conversation: made.id, input });
