@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from api import conversations, history
+from api.asks import asks_now
 from api.continuation import Plan
 from api.deps import Principal
 from api.services import Services
@@ -17,9 +18,11 @@ from outlast.protocol.errors import InvalidRequest, UpstreamUnavailable
 from outlast.protocol.items import Item, Message, dump, parse_item
 from outlast.protocol.json import JsonObject
 from outlast.protocol.requests import CreateResponse, RequestLimits
+from outlast.store.base import ResponseRecord
 
 # What a count needs no model for is counted as for one that reads everything.
 _ANY_MODEL = "any"
+_USABLE = ("pending", "approved", "denied")
 
 
 def parse(raw: bytes, limits: RequestLimits) -> tuple[CreateResponse, bool]:
@@ -29,15 +32,23 @@ def parse(raw: bytes, limits: RequestLimits) -> tuple[CreateResponse, bool]:
     return (request.model_copy(update={"input": kept}) if compacts else request), compacts
 
 
-def plan(request: CreateResponse) -> Plan:
-    """A compaction decides and runs nothing: open asks are kept. Raises: InvalidRequest for a decision beside it."""
+async def plan(request: CreateResponse, previous: ResponseRecord | None, caller: Principal, ports: Services) -> Plan:
+    """A compaction decides and runs nothing: what is asked and not yet used is kept, and continued from it.
+
+    Raises: InvalidRequest for a decision beside it."""
     if approvals.split_decisions(request.input).decisions:
         raise InvalidRequest(
             "An mcp_approval_response cannot be sent with a compaction_trigger: continue with the decision first, then "
             "ask for the compaction.",
             param="input",
         )
-    return Plan()
+    if previous is None:
+        return Plan()
+    asks = await asks_now(ports.store, caller.tenant, ports.clock(), response_id=previous.id)
+    return Plan(
+        carried=tuple(ask for ask in asks if ask.mode == "respond" and ask.taken_by is None and ask.status in _USABLE),
+        continues=previous.id,
+    )
 
 
 def with_trigger(raw: bytes, limits: RequestLimits) -> bytes:

@@ -46,6 +46,8 @@ class Plan:
 
     approved: tuple[Approved, ...] = ()
     undecided: tuple[Approval, ...] = ()
+    # Asks that stay as they are and are continued from this response from now on; they are not shown again.
+    carried: tuple[Approval, ...] = ()
     decisions: tuple[DecisionRequest, ...] = ()
     takes: tuple[str, ...] = ()
     hidden_inputs: tuple[JsonObject, ...] = ()
@@ -73,7 +75,7 @@ class Plan:
     @property
     def relist(self) -> tuple[str, ...]:
         """Ids of the asks to list again."""
-        return tuple(ask.id for ask in self.undecided)
+        return tuple(ask.id for ask in (*self.undecided, *self.carried))
 
     @property
     def events(self) -> list[WireEvent]:

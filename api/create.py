@@ -66,7 +66,7 @@ async def create(
     chain = await ports.store.chain(caller.tenant, previous.id) if previous is not None else told
     request = await history.with_references(request, chain, caller, ports.store, ports.conversations)
     if compacts:
-        plan = compaction.plan(request)
+        plan = await compaction.plan(request, previous, caller, ports)
     else:
         plan = await continuation.plan(request, previous, caller, ports.store, ports.clock(), told=told)
     await history.check(request, chain, caller, ports.store, reads, compacts=compacts)

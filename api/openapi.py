@@ -63,8 +63,33 @@ class ConversationItems(BaseModel):
     items: list[JsonObject] = Field(max_length=MAX_ITEMS)
 
 
+class TokenCount(BaseModel):
+    """`POST /v1/responses/input_tokens`: a request, `model` optional."""
+
+    model: str | None = None
+    input: list[JsonObject] | None = None
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    conversation: str | None = None
+    tools: list[JsonObject] | None = None
+
+
+class Compact(BaseModel):
+    """`POST /v1/responses/compact`: what of a request a compaction has a use for."""
+
+    model: str
+    input: list[JsonObject] | None = None
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    prompt_cache_key: str | None = None
+    service_tier: str | None = None
+    store: bool | None = None
+
+
 BODIES: Mapping[tuple[str, str], type[BaseModel]] = {
     ("/v1/responses", "post"): CreateResponse,
+    ("/v1/responses/compact", "post"): Compact,
+    ("/v1/responses/input_tokens", "post"): TokenCount,
     ("/v1/approvals/{approval_id}", "post"): Verdict,
     ("/v1/conversations", "post"): Conversation,
     ("/v1/conversations/{conversation_id}", "post"): ConversationChange,

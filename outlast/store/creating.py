@@ -78,7 +78,7 @@ def create(new: NewResponse, sealed: Sequence[SealedSecret], now: float) -> Scri
         yield Statement(INSERT_RUN, run_params(record.tenant, record.workflow_id, record.id))
     if sealed:
         yield Batch(_INSERT_SECRET, [_secret_params(record, secret) for secret in sealed])
-    record = yield from _write_rows(new, record, claimed_from, bool(sealed or new.takes), now)
+    record = yield from _write_rows(new, record, claimed_from, bool(sealed or new.takes or new.relist), now)
     yield from write_calls(record, new.calls)
     return Created(record, claimed=claimed_from is not None)
 

@@ -8,7 +8,7 @@ from openai import BadRequestError
 from openai.types.responses import Response
 
 from outlast.devserver import DevServer
-from tests.support.desk import World, answered, desk_world, dumped, kinds, user
+from tests.support.desk import World, answered, asks, desk_world, dumped, kinds, user, verdict
 from tests.support.scripted_model import USAGE, call, say
 from tests.support.stack import settings
 
@@ -111,6 +111,20 @@ async def test_a_pending_call_is_answered_after_its_compaction(world: World) -> 
     assert case.script.transcript() == read
 
 
+async def test_an_open_ask_outlives_a_compaction(world: World) -> None:
+    """It is decided from the response that compacted it; the stored call runs once."""
+    case = world.case()
+    case.play([case.calls("mcp__desk__refund")], [say("notes")], [say("done")])
+    first = await case.ask("refund")
+    [approval] = asks(first)
+    window = await case.client.responses.compact(model=case.script.model, previous_response_id=first.id)
+    assert [item.type for item in window.output] == ["message", "compaction"]
+    final = await case.ask([verdict(approval, True)], previous_response_id=window.id)
+    assert (kinds(final), case.ran) == (["mcp_call", "message"], ["refund"])
+    pair = answered(approval, "mcp__desk__refund", f'{{"order":{case.order}}}', f"refunded {case.order}")
+    assert case.script.transcript() == [user("refund"), notes("notes"), *pair]
+
+
 # -- the trigger -------------------------------------------------------------------------------------------------------
 
 
@@ -190,8 +204,9 @@ async def test_a_long_context_is_compacted_inside_its_response(world: World) -> 
         "response.output_item.added",
     ]
     await case.ask("more", previous_response_id=final.id, context_management=manage, tools=[])
-    message = {"type": "message", "role": "assistant", "content": say("short")["content"]}
-    assert case.script.transcript() == [user("long"), notes("notes"), user("and now?"), message, user("more")]
+    transcript = case.script.transcript()
+    assert transcript.pop(3)["content"][0]["text"] == "short"
+    assert transcript == [user("long"), notes("notes"), user("and now?"), user("more")]
 
 
 async def test_a_context_that_grows_inside_a_response_is_compacted_between_rounds(world: World) -> None:
@@ -238,6 +253,7 @@ async def test_another_tenants_compaction_is_refused(world: World) -> None:
     [
         ({"input": [TRIGGER, asked("and?")]}, "input[0]"),
         ({"input": [TRIGGER]}, "input"),
+        ({"input": [asked("a"), verdict("mcpr_x", True), TRIGGER]}, "input"),
         ({"input": [{"type": "compaction", "encrypted_content": None}]}, "input[0].encrypted_content"),
         (
             {"input": "a", "context_management": [{"type": "compaction", "compact_threshold": 999}]},

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from activities import rounds
+from outlast.loop.compaction import nothing_sealed
 from outlast.protocol import events as wire
 from outlast.protocol.events import WireEvent
 from outlast.protocol.items import FunctionCallOutput
@@ -100,9 +101,9 @@ def test_sealed_reasoning_goes_back_with_what_it_led_to() -> None:
         "content": [{"type": "output_text", "text": "hi", "annotations": []}],
     }
     chain = [stored(thought("rs_1"), {"encrypted_content": "end"}), stored(said), stored(thought("rs_2"), done=False)]
-    transcript = rounds.prepared(chain, OPENAI, {}).transcript
+    transcript = rounds.prepared(chain, OPENAI, {}, nothing_sealed).transcript
     assert [item.model_dump(exclude_unset=True) for item in transcript] == [
         thought("rs_1", encrypted_content="end"),
         said,
     ]
-    assert [item.id for item in rounds.prepared(chain, BLIND, {}).transcript] == ["msg_1"]
+    assert [item.id for item in rounds.prepared(chain, BLIND, {}, nothing_sealed).transcript] == ["msg_1"]

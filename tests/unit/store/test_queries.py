@@ -151,6 +151,17 @@ def test_a_sealed_row_opens_only_where_it_was_sealed(tmp_path: Path) -> None:
         sealer.open("t", "sec_1", Sealed("other", sealed.data))
 
 
+def test_a_text_that_clients_carry_opens_for_its_tenant_alone(tmp_path: Path) -> None:
+    """Whatever else comes is no text of ours: it is the client's word, not a row of ours that was altered."""
+    sealer = load_sealer(tmp_path / "k")
+    text = sealer.seal_text("t", {"summary": "x"})
+    assert text.startswith("outlast1.")
+    assert load_sealer(tmp_path / "k").open_text("t", text) == {"summary": "x"}
+    assert sealer.open_text("u", text) is None
+    for strange in ("", "gAAA", "outlast1.", "outlast1.x.AAAA", text[:-8], text[:-4] + "AAA=", text[9:], text + "ä"):
+        assert sealer.open_text("t", strange) is None, strange
+
+
 def test_an_added_key_seals_and_the_old_one_still_opens(tmp_path: Path) -> None:
     """Rotation: the newest line is used."""
     old = load_sealer(tmp_path / "k").seal("t", "s", {"a": 1})
