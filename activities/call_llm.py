@@ -234,7 +234,7 @@ class CallLlmActivity:
         if error.retryable and not last and (error.retry_after or 0) <= LONGEST_RETRY_AFTER:
             log.warning("model round of %s will be tried again: %s", request.state.response_id, error.message)
             raise application_error(error, request.state.response_id) from error
-        row = base.failure(error, request.state.usage)
+        row = base.failure(error, request.state.usage + await self._compactor.paid(request))
         record, _ = await self._store.end(request.tenant, request.state.response_id, row)
         return LlmOutcome(at=self._deps.clock(), finished=base.ended_as(record))
 

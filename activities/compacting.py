@@ -95,9 +95,17 @@ class Compactor:
             for stored in begun.chain
             if stored.side == "output"
         )
-        if not made or wire.threshold(record.request) is None:
+        return await self._paid(request, record) if made else Usage()
+
+    async def paid(self, request: CallLlmInput) -> Usage:
+        """The same for a round that has failed for good."""
+        record = await self._store.get(request.tenant, request.state.response_id)
+        return Usage() if record is None else await self._paid(request, record)
+
+    async def _paid(self, request: CallLlmInput, record: ResponseRecord) -> Usage:
+        if wire.threshold(record.request) is None:
             return Usage()
-        found = await self._begin(request, number)
+        found = await self._begin(request, request.state.round + 1)
         return base.decode(Usage, found.outcome) if isinstance(found, Committed) else Usage()
 
     async def relieve(

@@ -1,7 +1,7 @@
 """`CallLlm` with a compaction before its round, over a real store: paid for once, cut once, whatever is lost."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +120,17 @@ async def test_a_summary_that_is_lost_leaves_the_context_as_it_was(store: Store)
     outcome = await attempt(store, model, given)
     assert (outcome.usage, model.summaries) == (SPENT + SPENT, 3)
     assert await shown(store) == ["compaction", "message"]
+
+
+async def test_a_round_that_fails_for_good_reports_its_summary(store: Store) -> None:
+    """It was paid for."""
+    given = await started(store)
+    given = CallLlmInput(given.tenant, given.state, replace(given.timeouts, llm_attempts=1))
+    outcome = await attempt(store, Model(["notes", UpstreamUnavailable("gone")]), given)
+    assert outcome.finished is not None
+    record = await store.get(world.TENANT, "resp_a")
+    assert record is not None
+    assert (record.status, record.usage) == ("failed", SPENT)
 
 
 async def test_a_short_context_costs_nothing(store: Store) -> None:
