@@ -116,6 +116,10 @@ def _refuse_silence(items: Sequence[Item], upstream: Reads) -> None:
 
 def _places(history: Sequence[Item], inputs: Sequence[Item], before: str, opener: Opener) -> Iterator[tuple[Item, str]]:
     """Every item that a model would get something of, with the parameter that brought it."""
+    if not any(isinstance(item, Compaction) for item in (*history, *inputs)):  # nearly always, and 6 µs an item less
+        yield from ((item, before) for item in history)
+        yield from ((item, f"input[{index}]") for index, item in enumerate(inputs))
+        return
     for placed in surviving([*history, *inputs], opener):
         index = placed.index - len(history)
         yield as_read(placed), before if index < 0 else f"input[{index}]"
