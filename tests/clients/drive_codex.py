@@ -263,6 +263,15 @@ async def test_a_stream_killed_in_mid_text(codex: Codex) -> None:
     assert len(codex.world.model.asked("words to codex")) == 2
 
 
+async def test_a_socket_lost_while_the_model_writes(codex: Codex) -> None:
+    """Codex connects again and asks again, with all it had sent."""
+    codex.configure(through=codex.world.line.url, retries=2, websockets=True)
+    codex.world.line.cut_when(lambda: bool(codex.world.model.asked("lose me")))
+    turn = await codex.turn("tell 9 words, wait 0.5 s, lose me")
+    assert turn.said.endswith("word-9")
+    assert len(codex.world.model.asked("lose me")) == 2
+
+
 async def test_a_refusal_is_shown(codex: Codex) -> None:
     """A 400 is not tried again and its message reaches the user."""
     turn = await codex.turn("fail with 400", fails=True)

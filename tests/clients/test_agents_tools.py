@@ -16,10 +16,11 @@ from agents import (
     function_tool,
     set_tracing_disabled,
 )
+from openai import AsyncOpenAI
 from pydantic import BaseModel
 
 from tests.support.client_model import GREETING, SUMMARY
-from tests.support.clients import CHATTING, MODEL, OPENAI_NAME, SEALING, Served, use
+from tests.support.clients import CHATTING, CUT_AT, LONG, MODEL, OPENAI_NAME, SEALING, Served, use
 
 # Traces would be posted to the maker's servers.
 set_tracing_disabled(True)
@@ -107,3 +108,20 @@ async def test_an_error_is_the_one_of_the_client_below(world: Served) -> None:
     """A 429 of the model's server."""
     with pytest.raises(openai.RateLimitError):
         await Runner.run(agent(world), "fail with 429")
+
+
+async def test_a_stream_killed_in_mid_text_is_no_answer(world: Served) -> None:
+    """The SDK raises instead of taking the half for the whole; the same turn, run again, is complete."""
+    world.line.cut_at(CUT_AT)
+    async with AsyncOpenAI(base_url=f"{world.line.url}/v1", api_key="none", max_retries=0) as client:
+        clerk = Agent(name="clerk", model=OpenAIResponsesModel(MODEL, client))
+        with pytest.raises(openai.APIConnectionError):
+            await _streamed(clerk)
+        assert (await _streamed(clerk)).endswith(f"word-{LONG}")
+
+
+async def _streamed(clerk: Agent[Any]) -> str:
+    result = Runner.run_streamed(clerk, f"tell {LONG} words to an agent")
+    async for _ in result.stream_events():
+        pass
+    return str(result.final_output)

@@ -10,7 +10,7 @@ from langchain_openai import ChatOpenAI
 from pydantic import BaseModel
 
 from tests.support.client_model import GREETING
-from tests.support.clients import MODEL, Served, use
+from tests.support.clients import CUT_AT, LONG, MODEL, Served, use
 
 
 class Person(BaseModel):
@@ -113,3 +113,13 @@ async def test_errors_are_those_of_the_client_below(world: Served) -> None:
     """A 400 by name."""
     with pytest.raises(openai.BadRequestError, match="temperature"):
         await chat(world, temperature=9).ainvoke("hello")
+
+
+async def test_a_stream_killed_in_mid_text_is_no_answer(world: Served) -> None:
+    """The chunks end in an error, not in a short text."""
+    world.line.cut_at(CUT_AT)
+    cut = ChatOpenAI(
+        model=MODEL, base_url=f"{world.line.url}/v1", api_key="none", use_responses_api=True, max_retries=0
+    )
+    with pytest.raises(openai.APIConnectionError):
+        await joined(cut, f"tell {LONG} words to a chain")

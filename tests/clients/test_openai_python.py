@@ -217,6 +217,7 @@ async def test_errors_are_the_exceptions_of_the_client(
     assert code is None or caught.value.code == code
     assert caught.value.type
     assert caught.value.body
+    assert caught.value.response.headers.get("retry-after") == ("60" if kind is openai.RateLimitError else None)
 
 
 async def test_what_is_not_there_is_not_found(world: Served) -> None:

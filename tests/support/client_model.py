@@ -51,9 +51,9 @@ class Refused(Exception):
         self.code = code
 
     def answer(self) -> Response:
-        """As OpenAI says it."""
+        """As OpenAI says it. Its wait is longer than Outlast waits itself, so that the client is told at once."""
         error = {"message": str(self), "type": "invalid_request_error", "param": None, "code": self.code}
-        return JSONResponse({"error": error}, status_code=self.status)
+        return JSONResponse({"error": error}, status_code=self.status, headers={"retry-after": "60"})
 
 
 @dataclass
