@@ -85,4 +85,4 @@ lock:
 		--no-emit-index-url --custom-compile-command "make lock" --quiet --output-file requirements.lock
 
 clean:
-	rm -rf .venv build *.egg-info
+	rm -rf .venv build *.egg-info $(NODE)/node_modules
