@@ -80,18 +80,27 @@ class ResponseWorkflow:
     @workflow.run
     async def run(self, run: RunInput) -> None:
         """Serve the first response, then every continuation that takes the parked run."""
+        # Not in a `finally`: a worker that drops the instance closes this coroutine, where nothing may be awaited.
         try:
-            while True:
-                await self._respond()
-                if not self._parked:
-                    break
-                resumed = await self._wait_parked()
-                if resumed.state is None:
-                    break
-                self._take(resumed, resumed.state)
-        finally:
-            # A handler cut off here would leave its sender without an answer.
-            await workflow.wait_condition(workflow.all_handlers_finished)
+            await self._serve()
+        except (FailureError, asyncio.CancelledError):
+            await self._handlers_finished()
+            raise
+        await self._handlers_finished()
+
+    async def _serve(self) -> None:
+        while True:
+            await self._respond()
+            if not self._parked:
+                return
+            resumed = await self._wait_parked()
+            if resumed.state is None:
+                return
+            self._take(resumed, resumed.state)
+
+    async def _handlers_finished(self) -> None:
+        """A handler cut off would leave its sender without an answer."""
+        await workflow.wait_condition(workflow.all_handlers_finished)
 
     # -- one response ----------------------------------------------------------------------------------------------
 
