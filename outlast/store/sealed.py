@@ -57,7 +57,6 @@ class Sealer:
         opened: JsonObject = json.loads(text)
         return opened
 
-
     def seal_text(self, tenant: str, value: JsonObject) -> str:
         """A JSON object as text that a client carries about: the mark of our seals, key id, nonce and ciphertext."""
         sealed = self.seal(tenant, _CARRIED, value)
