@@ -85,12 +85,14 @@ async def _interrupted(
     chain: Sequence[StoredItem], inputs: Sequence[Item], caller: Principal, store: Store
 ) -> set[str]:
     """Calls nobody has to answer: those of responses that did not complete or are left in a conversation only."""
-    answered = {getattr(item, "call_id", None) for item in inputs}
-    answered |= {stored.item.get("call_id") for stored in chain if str(stored.item.get("type")).endswith("_output")}
+    # An item of a type nobody knows may have anything there.
+    ids = [getattr(item, "call_id", None) for item in inputs]
+    ids += [stored.item.get("call_id") for stored in chain if str(stored.item.get("type")).endswith("_output")]
+    answered = {each for each in ids if isinstance(each, str)}
     open_calls: dict[str, set[str]] = {}
     for stored in chain:
         call_id = stored.item.get("call_id")
-        if stored.side == "output" and call_id is not None and call_id not in answered:
+        if stored.side == "output" and isinstance(call_id, str) and call_id not in answered:
             open_calls.setdefault(stored.response_id, set()).add(call_id)
     found: set[str] = set()
     for response_id, call_ids in open_calls.items():

@@ -183,6 +183,13 @@ async def test_any_query_is_answered(open_world: World, query: dict[str, str]) -
         await answered(asyncio.ensure_future(open_world.http.get(path, params=query)))
 
 
+async def test_an_item_nobody_knows_may_have_anything_for_an_id(open_world: World) -> None:
+    """Found by the fuzzer: a list there broke the look for open calls."""
+    strange = [{"type": "type-of-tomorrow", "call_id": ["a"], "output": {"b": 1}}, {"role": "user", "content": "hi"}]
+    created = await open_world.http.post("/v1/responses", json={"model": "demo", "input": strange})
+    assert (created.status_code, created.json()["status"]) == (200, "completed")
+
+
 def test_every_route_with_a_body_says_so_in_the_document(world: World) -> None:
     """A new one has to be added to `api.openapi.BODIES`, or the fuzzers do not know it."""
     bodiless = {"/v1/responses/{response_id}/cancel"}
