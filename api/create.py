@@ -24,7 +24,7 @@ from outlast.protocol.events import WireEvent
 from outlast.protocol.json import JsonObject
 from outlast.protocol.requests import CreateResponse
 from outlast.protocol.tools import McpTool
-from outlast.store.base import Created, Ending, IdempotencyKey, NewResponse, ResponseRecord
+from outlast.store.base import Created, Ending, IdempotencyKey, NewResponse, ResponseRecord, StoredItem
 from outlast.store.conversations_port import History
 
 _log = logging.getLogger(__name__)
@@ -46,11 +46,13 @@ async def create(
     *,
     carried: Sequence[JsonObject] | None = None,
     sent: Sent | None = None,
+    prepares: bool = False,
 ) -> Turn:
     """Check, write, and say how to launch. Raises: any InvalidRequest, NotFound, Forbidden, Unavailable.
 
     carried: the history behind `previous_response_id` when only the caller's connection holds it (WebSocket mode).
     sent: what to keep of the request for its repeats, which `api.repeats` looks for before this is called.
+    prepares: it is not launched (`generate: false` in WebSocket mode), so it must not take what only a run can use.
     """
     caller.require("caller")
     request, compacts = compaction.parse(raw, ports.limits)
@@ -65,10 +67,7 @@ async def create(
     told = turn.items if turn is not None else ()
     chain = await ports.store.chain(caller.tenant, previous.id) if previous is not None else told
     request = await history.with_references(request, chain, caller, ports.store, ports.conversations)
-    if compacts:
-        plan = await compaction.plan(request, previous, caller, ports)
-    else:
-        plan = await continuation.plan(request, previous, caller, ports.store, ports.clock(), told=told)
+    plan = await _plan(request, previous, told, caller, ports, compacts=compacts, prepares=prepares)
     await history.check(request, chain, caller, ports.store, reads, compacts=compacts)
     if not request.background:
         await alive.require()
@@ -88,6 +87,30 @@ async def create(
         await _launch(ports, created, state)
 
     return Turn(created.record, bool(request.stream), launch)
+
+
+async def _plan(
+    request: CreateResponse,
+    previous: ResponseRecord | None,
+    told: Sequence[StoredItem],
+    caller: Principal,
+    ports: Services,
+    *,
+    compacts: bool,
+    prepares: bool,
+) -> Plan:
+    """What it takes over from open asks. Raises: as the two makers of plans; InvalidRequest."""
+    if compacts:
+        plan = await compaction.plan(request, previous, caller, ports)
+    else:
+        plan = await continuation.plan(request, previous, caller, ports.store, ports.clock(), told=told)
+    if prepares and (plan.takes or compacts):
+        raise InvalidRequest(
+            "'generate: false' runs nothing, and this request would run a call that was decided or make a compaction: "
+            "send it without 'generate'.",
+            param="generate",
+        )
+    return plan
 
 
 # -- the transaction ---------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from outlast.protocol.json import JsonObject
 from outlast.store.base import Ending, ResponseRecord
 
 LIFETIME_SECONDS = 3600.0
-# Requests that wait for their turn, and lanes, of one connection.
+# Requests that wait for their turn, over all lanes, and lanes; of one connection.
 _MAX_WAITING = 64
 _MAX_LANES = 32
 _GOING_AWAY = 1001
@@ -96,7 +96,7 @@ class Connection:
     async def _take(self, text: str) -> None:
         name: str | None = None
         try:
-            frame = websocket_frames.parse(text)
+            frame = websocket_frames.parse(text, self._ports.limits.max_body_bytes)
             name = websocket_frames.lane(frame)
             match websocket_frames.read(frame):
                 case Create() as wanted:
@@ -113,8 +113,8 @@ class Connection:
                 raise InvalidRequest(f"At most {_MAX_LANES} lanes ('stream_id') are allowed.", param="stream_id")
             lane = self._lanes[wanted.lane] = _Lane(wanted.lane)
             lane.task = asyncio.create_task(self._work(lane))
-        if lane.asked.qsize() >= _MAX_WAITING:
-            raise InvalidRequest(f"At most {_MAX_WAITING} requests may wait for the one that runs.")
+        if sum(each.asked.qsize() for each in self._lanes.values()) >= _MAX_WAITING:
+            raise InvalidRequest(f"At most {_MAX_WAITING} requests of a connection may wait for those that run.")
         lane.asked.put_nowait(wanted)
 
     async def _work(self, lane: _Lane) -> None:
@@ -129,6 +129,7 @@ class Connection:
                 return
             except Exception:  # noqa: BLE001  # a bug must not end the lane without a word
                 _log.exception("a WebSocket request of %s failed", self._caller.key_id)
+                self._forget(wanted.previous)
                 await self._refuse(InternalError("Internal error; the server's log says more."), lane.name)
 
     # -- one response ------------------------------------------------------------------------------------------------
@@ -136,7 +137,12 @@ class Connection:
     async def _turn(self, lane: _Lane, wanted: Create) -> None:
         held = self._held(wanted)
         turn = await create.create(
-            json.dumps(wanted.body), self._caller, self._ports, self._alive, carried=held.items if held else None
+            json.dumps(wanted.body),
+            self._caller,
+            self._ports,
+            self._alive,
+            carried=held.items if held else None,
+            prepares=not wanted.generate,
         )
         record = turn.record
         tail = Tail(self._ports.store.follow(record.tenant, record.id, -1))

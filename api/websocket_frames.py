@@ -7,7 +7,7 @@ ignored, since every answer is a stream. `response.steer` is known and refused i
 from dataclasses import asdict, dataclass
 
 from outlast.protocol import invalid, json
-from outlast.protocol.errors import ErrorBody, InvalidRequest, UnsupportedFeature
+from outlast.protocol.errors import ErrorBody, InvalidRequest, PayloadTooLarge, UnsupportedFeature
 from outlast.protocol.json import JsonObject
 
 _CREATE, _STEER = "response.create", "response.steer"
@@ -37,8 +37,10 @@ class Steer:
     input: object
 
 
-def parse(text: str) -> JsonObject:
-    """A frame's object. Raises: InvalidRequest."""
+def parse(text: str, limit: int) -> JsonObject:
+    """A frame's object. Raises: InvalidRequest; PayloadTooLarge above `limit` characters."""
+    if len(text) > limit:
+        raise PayloadTooLarge(f"The message is larger than {limit} bytes (limits.max_body_bytes).")
     try:
         frame = json.loads(text)
     except ValueError as error:
@@ -77,15 +79,8 @@ def _create(frame: JsonObject) -> Create:
         raise UnsupportedFeature(
             "'background' is not for a WebSocket: leave it out here, or POST the request.", param="background"
         )
-    if generate is False and _decides(frame.get("input")):
-        raise InvalidRequest("A decision runs its call: send it without 'generate: false'.", param="generate")
     body = {key: value for key, value in frame.items() if key not in _NOT_OF_THE_BODY}
     return Create({**body, "stream": True}, lane(frame), generate is not False)
-
-
-def _decides(given: object) -> bool:
-    items = given if isinstance(given, list) else []
-    return any(isinstance(item, dict) and item.get("type") == "mcp_approval_response" for item in items)
 
 
 def error_frame(status: int, error: ErrorBody, lane: str | None) -> str:

@@ -1,0 +1,77 @@
+"""WebSocket mode without a model: what a connection refuses, and what it holds at most."""
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+
+import api.websocket
+from outlast.protocol.json import JsonObject
+from outlast.protocol.requests import RequestLimits
+from tests.unit.api.conftest import World
+from tests.unit.api.test_continuations import asked
+
+
+@contextlib.asynccontextmanager
+async def opened(world: World) -> AsyncIterator[ClientConnection]:
+    """A raw connection."""
+    async with connect(f"{world.url.replace('http', 'ws')}/v1/responses") as connection:
+        yield connection
+
+
+async def heard(connection: ClientConnection) -> JsonObject:
+    """The next message."""
+    return dict(json.loads(await connection.recv()))
+
+
+def wanted(**more: object) -> str:
+    """A request."""
+    return json.dumps({"type": "response.create", "model": "demo", "input": "hi", **more})
+
+
+async def test_preparing_does_not_use_up_decisions_made_elsewhere(world: World) -> None:
+    """Nothing would run the approved call: refused by name, the ask stays free and its run parked."""
+    previous, (name,) = await asked(world)
+    await world.http.post(f"/v1/approvals/{name}", json={"approve": True})
+    async with opened(world) as connection:
+        await connection.send(wanted(previous_response_id=previous, generate=False))
+        refused = await heard(connection)
+    assert (refused["status"], refused["error"]["param"]) == (400, "generate")
+    ask = await world.store.approval("default", name)
+    assert ask is not None
+    assert (ask.status, ask.taken_by) == ("approved", None)
+    assert await world.store.parked_on("default", previous) == previous
+
+
+@pytest.mark.parametrize(
+    "world",
+    [lambda services: dataclasses.replace(services, limits=RequestLimits(max_body_bytes=1_000))],
+    indirect=True,
+)
+async def test_a_message_over_the_limit_is_refused_before_it_waits(open_world: World) -> None:
+    """413 with the name of the limit; the connection goes on."""
+    async with opened(open_world) as connection:
+        await connection.send(wanted(input="x" * 1_000))
+        refused = await heard(connection)
+        await connection.send(wanted())
+        goes_on = await heard(connection)
+    assert (refused["status"], refused["error"]["code"]) == (413, "payload_too_large")
+    assert "limits.max_body_bytes" in refused["error"]["message"]
+    assert goes_on["type"] == "response.created"
+
+
+async def test_only_so_many_requests_wait_whatever_their_lanes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two lanes at work, two requests waiting: the next is refused under its lane's name."""
+    monkeypatch.setattr(api.websocket, "_MAX_WAITING", 2)
+    async with opened(world) as connection:
+        for lane in ("a", "b"):
+            await connection.send(wanted(stream_id=lane))
+            assert [(await heard(connection))["type"] for _ in range(2)] == ["response.created", "response.in_progress"]
+        for lane in ("a", "b", "a"):
+            await connection.send(wanted(stream_id=lane))
+        refused = await heard(connection)
+    assert (refused["stream_id"], refused["status"]) == ("a", 400)
+    assert "At most 2 requests" in refused["error"]["message"]
