@@ -7,6 +7,7 @@ must keep that.
 
 from collections.abc import Collection
 from datetime import UTC, datetime
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -17,7 +18,9 @@ from outlast.store.scripting import Query, Script, Statement, lit
 from outlast.store.tables import approvals, responses, secrets
 
 _a = approvals.c
-_ONE = sa.and_(_a.tenant == sa.bindparam("tenant"), _a.id == sa.bindparam("approval"))
+_tenant: sa.BindParameter[str] = sa.bindparam("tenant")
+_response: sa.BindParameter[str] = sa.bindparam("response")
+_ONE = sa.and_(_a.tenant == _tenant, _a.id == sa.bindparam("approval"))
 _PENDING = _a.status == lit("pending")
 _OVERDUE = sa.and_(_PENDING, _a.deadline <= sa.bindparam("now"))
 _BY_DEADLINE = {
@@ -47,20 +50,19 @@ _EXPIRE_ONE = Query(
 _AWAITED = Query(
     sa.update(responses)
     .where(
-        responses.c.tenant == sa.bindparam("tenant"),
-        responses.c.id == sa.bindparam("response"),
+        responses.c.tenant == _tenant,
+        responses.c.id == _response,
         responses.c.status == lit("in_progress"),
         responses.c.store == lit(1),
     )
     .values(touched_at=sa.bindparam("now"), sweep_after=lit(0))
 )
-_of_response = sa.or_(_a.response_id == sa.bindparam("response"), _a.listed_by == sa.bindparam("response"))
-_EXPIRE_ALL = Query(
-    sa.update(approvals)
-    .where(_a.tenant == sa.bindparam("tenant"), _of_response, _OVERDUE)
-    .values(_BY_DEADLINE)
-    .returning(_a.id)
-)
+# Two statements, not an OR: SQLite would read every ask of the tenant for it.
+_OF_RESPONSE = (_a.response_id == _response, _a.listed_by == _response)
+_EXPIRE_ALL = [
+    Query(sa.update(approvals).where(_a.tenant == _tenant, of_response, _OVERDUE).values(_BY_DEADLINE).returning(_a.id))
+    for of_response in _OF_RESPONSE
+]
 # Unless a newer response has listed it meanwhile: two continuations of one response must not divide its asks.
 _still_shown = _a.listed_by == sa.func.coalesce(sa.bindparam("shown_by", type_=sa.Text), _a.listed_by)
 _TAKE = Query(
@@ -78,7 +80,7 @@ _RELIST = Query(
 _REARM = Query(
     sa.update(approvals)
     .where(
-        _a.tenant == sa.bindparam("tenant"),
+        _a.tenant == _tenant,
         _a.listed_by == sa.bindparam("lister"),
         _a.server_label == sa.bindparam("label"),
         _PENDING,
@@ -87,46 +89,48 @@ _REARM = Query(
 )
 _KEEP_SECRET = Query(
     sa.update(secrets)
-    .where(secrets.c.tenant == sa.bindparam("tenant"), secrets.c.id == sa.bindparam("secret"))
-    .values(response_id=sa.bindparam("response"))
+    .where(secrets.c.tenant == _tenant, secrets.c.id == sa.bindparam("secret"))
+    .values(response_id=_response)
 )
-_withdraw = sa.update(approvals).where(_a.tenant == sa.bindparam("tenant"), _PENDING).values(status=lit("withdrawn"))
-_WITHDRAW_ASKED = Query(_withdraw.where(_a.response_id == sa.bindparam("response")))
-_WITHDRAW_SHOWN = Query(_withdraw.where(_of_response))
+_withdraw = sa.update(approvals).where(_a.tenant == _tenant, _PENDING).values(status=lit("withdrawn"))
+_WITHDRAW_ASKED = Query(_withdraw.where(_a.response_id == _response))
+_WITHDRAW_SHOWN = [Query(_withdraw.where(of_response)) for of_response in _OF_RESPONSE]
+
+
+def _runs(response_id: sa.ColumnElement[Any]) -> sa.Exists:
+    """Whether a response is in progress. Looked up by its id: a list of all that are would be read from every row."""
+    return sa.exists().where(
+        responses.c.tenant == _tenant,
+        responses.c.id == response_id,
+        responses.c.status.in_([lit("queued"), lit("in_progress")]),
+    )
+
 
 # A secret is of use while its response runs, while an ask sealed with it is open, and while an approved one may still
 # be run: by a continuation to come, or by the one that took it.
-_unfinished = sa.select(responses.c.id).where(
-    responses.c.tenant == sa.bindparam("tenant"),
-    responses.c.status.in_([lit("queued"), lit("in_progress")]),
-)
 _needed_by_ask = (
     sa.select(_a.id)
     .where(
-        _a.tenant == sa.bindparam("tenant"),
+        _a.tenant == _tenant,
         _a.secret_id == secrets.c.id,
         sa.or_(
             _PENDING,
-            sa.and_(_a.status == lit("approved"), sa.or_(_a.taken_by.is_(None), _a.taken_by.in_(_unfinished))),
+            sa.and_(_a.status == lit("approved"), sa.or_(_a.taken_by.is_(None), _runs(_a.taken_by))),
         ),
     )
     .exists()
 )
-_concerned = sa.or_(
-    secrets.c.response_id == sa.bindparam("response"),
-    secrets.c.id.in_(
-        sa.select(_a.secret_id).where(
-            _a.tenant == sa.bindparam("tenant"),
-            _a.secret_id.is_not(None),
-            sa.or_(_a.taken_by == sa.bindparam("response"), _a.response_id == sa.bindparam("response")),
-        )
-    ),
+_sealed_with = sa.select(_a.secret_id).where(_a.tenant == _tenant, _a.secret_id.is_not(None))
+_concerned = sa.union_all(
+    sa.select(secrets.c.id).where(secrets.c.tenant == _tenant, secrets.c.response_id == _response),
+    _sealed_with.where(_a.taken_by == _response),
+    _sealed_with.where(_a.response_id == _response),
 )
 _PURGE_SECRETS = Query(
     sa.delete(secrets).where(
-        secrets.c.tenant == sa.bindparam("tenant"),
-        _concerned,
-        secrets.c.response_id.not_in(_unfinished),
+        secrets.c.tenant == _tenant,
+        secrets.c.id.in_(_concerned),
+        sa.not_(_runs(secrets.c.response_id)),
         sa.not_(_needed_by_ask),
     )
 )
@@ -249,15 +253,18 @@ def stale(approval: Approval, shown_by: str | None) -> InvalidRequest:
 def expire(tenant: str, response_id: str, now: float) -> Script[int]:
     """Expire the overdue asks of a response, see `Store.expire`."""
     key: dict[str, object] = {"tenant": tenant, "response": response_id}
-    rows = yield Statement(_EXPIRE_ALL, key | {"now": now, "decided_at": int(now)})
-    if rows:
+    expired = 0
+    for query in _EXPIRE_ALL:
+        expired += len((yield Statement(query, key | {"now": now, "decided_at": int(now)})))
+    if expired:
         yield from purge_secrets(tenant, response_id)
-    return len(rows)
+    return expired
 
 
 def withdraw_shown(tenant: str, response_id: str) -> Script[None]:
     """Withdraw every open ask this response made or lists."""
-    yield Statement(_WITHDRAW_SHOWN, {"tenant": tenant, "response": response_id})
+    for query in _WITHDRAW_SHOWN:
+        yield Statement(query, {"tenant": tenant, "response": response_id})
 
 
 def after_end(record: ResponseRecord, *, sealed: bool, withdraw: bool = False) -> Script[None]:

@@ -116,15 +116,16 @@ _IS_TRANSIENT = Query(
 _TRANSIENT = Query(
     sa.select(_r.tenant, _r.id).where(_r.store == lit(0), _ended, _r.touched_at <= sa.bindparam("before"))
 )
+_used_by_taker = (
+    sa.select(_a.id)
+    .join(responses, sa.and_(_r.tenant == _a.tenant, _r.id == _a.taken_by))
+    .where(_a.tenant == secrets.c.tenant, _a.secret_id == secrets.c.id, _open)
+)
 _OLD_SECRETS = Query(
     sa.delete(secrets).where(
         secrets.c.created_at <= sa.bindparam("before"),
-        secrets.c.response_id.not_in(sa.select(_r.id).where(_r.tenant == secrets.c.tenant, _open)),
-        secrets.c.id.not_in(
-            sa.select(_a.secret_id)
-            .join(responses, sa.and_(_r.tenant == _a.tenant, _r.id == _a.taken_by))
-            .where(_a.tenant == secrets.c.tenant, _a.secret_id.is_not(None), _open)
-        ),
+        sa.not_(sa.exists().where(_r.tenant == secrets.c.tenant, _r.id == secrets.c.response_id, _open)),
+        sa.not_(_used_by_taker.exists()),
     )
 )
 

@@ -1,7 +1,9 @@
 """Statements, migrations and the writer's refusals, without a response."""
 
 import asyncio
+import re
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,7 +37,7 @@ from outlast.store.writer import Stats, Writer
 from tests.support.store_world import create
 
 
-def _queries() -> Iterator[Query]:
+def _named_queries() -> Iterator[tuple[str, Query]]:
     for module in (
         appending,
         asking,
@@ -50,14 +52,14 @@ def _queries() -> Iterator[Query]:
         repair,
         turns,
     ):
-        for value in vars(module).values():
+        for name, value in vars(module).items():
             several = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else [value]
-            yield from (each for each in several if isinstance(each, Query))
+            yield from ((f"{module.__name__}.{name}", each) for each in several if isinstance(each, Query))
 
 
 def test_every_statement_compiles_for_both_dialects_with_the_same_parameters() -> None:
     """PostgreSQL runs the same scripts: no literal becomes a parameter, no construct is SQLite's own."""
-    queries = list(_queries())
+    queries = [query for _, query in _named_queries()]
     assert len(queries) > 60
     for query in queries:
         for dialect in (sqlite.dialect(), asyncpg.dialect()):  # type: ignore[no-untyped-call]  # SQLAlchemy's gap
@@ -73,6 +75,27 @@ async def test_the_migrations_build_exactly_the_tables_of_the_metadata(tmp_path:
         difference = compare_metadata(MigrationContext.configure(connection), metadata)
     engine.dispose()
     assert difference == []
+
+
+async def test_no_statement_reads_all_rows_of_a_table_or_tenant_but_lists_and_sweeps(tmp_path: Path) -> None:
+    """The work of a request does not grow with what is stored: SQLite's own plans, which know no statistics here."""
+    store = await open_store(tmp_path / "o.db", tmp_path / "k")
+    await store.aclose()
+    with sqlite3.connect(tmp_path / "o.db") as connection:
+        everything = {
+            name.removeprefix("outlast.store.")
+            for name, query in _named_queries()
+            for step in _plan(connection, query)
+            if re.match(rf"SCAN ({'|'.join(metadata.tables)})\b|SEARCH .*\(tenant=\?\)$", step)
+        }
+    connection.close()
+    assert everything == {"reading._APPROVALS", "purging._TRANSIENT", "purging._OLD_SECRETS", "repair._ALIVE"}
+
+
+def _plan(connection: sqlite3.Connection, query: Query) -> list[str]:
+    compiled = query.on(sqlite.dialect())
+    parameters = compiled.arrange(defaultdict(lambda: None))
+    return [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {compiled.sql}", parameters)]
 
 
 async def test_opening_a_file_at_head_changes_nothing_and_several_may_open_a_new_one(tmp_path: Path) -> None:
