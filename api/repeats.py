@@ -53,7 +53,7 @@ async def create_once(raw: bytes, marks: Marks, caller: Principal, ports: Servic
     if found is not None:
         return _join(found, raw)
     try:
-        return await create.create(raw, caller, ports, alive, sent=sent)
+        turn = await create.create(raw, caller, ports, alive, sent=sent)
     except InvalidRequest:
         # What refuses it may be the first request of this key, written meanwhile: it holds the conversation, has used
         # the decision.
@@ -61,6 +61,9 @@ async def create_once(raw: bytes, marks: Marks, caller: Principal, ports: Servic
         if found is None:
             raise
         return _join(found, raw)
+    if turn.launch is None:
+        _check_kept(turn.record)
+    return turn
 
 
 def _sent(raw: bytes, key: str | None, caller: Principal) -> Sent:
@@ -79,13 +82,19 @@ def _sent(raw: bytes, key: str | None, caller: Principal) -> Sent:
 async def _made(sent: Sent, retried: bool, caller: Principal, ports: Services) -> ResponseRecord | None:
     if sent.key is not None:
         found = await ports.store.by_key(caller.tenant, sent.key)
-        if found is not None and found.ended and not _readable(found):
-            raise idempotency.spent(found.id)
+        if found is not None:
+            _check_kept(found)
         return found
     if retried:
         found = await ports.store.by_origin(caller.tenant, sent.origin, ports.clock() - RETRY_SECONDS)
         return found if found is not None and _readable(found) else None
     return None
+
+
+def _check_kept(record: ResponseRecord) -> None:
+    """Raises: InvalidRequest for a response that is about to be forgotten."""
+    if record.ended and not _readable(record):
+        raise idempotency.spent(record.id)
 
 
 def _readable(record: ResponseRecord) -> bool:

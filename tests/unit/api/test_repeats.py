@@ -144,6 +144,27 @@ async def test_a_key_whose_response_is_gone_says_so(world: World, stored: bool) 
     assert await count(world) == 1
 
 
+async def test_a_racer_that_has_ended_and_is_not_kept_is_not_joined(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its key was free when this request came and taken when it wrote; its rows are purged any moment."""
+
+    async def late(*_: object) -> bool:
+        return False
+
+    async def free(*_: object) -> None:
+        monkeypatch.undo()
+
+    monkeypatch.setattr(world.store, "purge", late)
+    says(world, "Hello.")
+    first = await post(world, {KEY: "raced"}, store=False)
+    monkeypatch.setattr(world.store, "by_key", free)
+    answer = await post(world, {KEY: "raced"}, store=False)
+    assert (first.status_code, answer.status_code) == (200, 400)
+    assert answer.json()["error"]["code"] == "idempotency_key_spent"
+    assert await count(world) == 1
+
+
 # -- what clients send again by themselves -----------------------------------------------------------------------------
 
 
