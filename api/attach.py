@@ -13,12 +13,12 @@ from starlette.types import Receive
 
 from api import sse, views
 from api.errors import RESPONSE_ID_HEADER, Json, ResponseFailed
+from api.include import sealed
 from api.reader import Reader
 from api.services import Services
 from api.sse import EventStream, Tail
 from outlast.protocol import json
 from outlast.protocol.json import JsonObject
-from outlast.protocol.requests import INCLUDE_SEALED
 from outlast.store.base import ResponseRecord
 
 WARNING_HEADER = "x-outlast-warning"
@@ -91,8 +91,7 @@ def _warning(record: ResponseRecord, ports: Services) -> dict[str, str]:
 
 async def _output(record: ResponseRecord, ports: Services) -> Sequence[JsonObject]:
     """What a response has come to, as its request wants to see it."""
-    sealed = INCLUDE_SEALED in (record.request.get("include") or ())
-    return await ports.store.output(record.tenant, record.id, sealed=sealed)
+    return await ports.store.output(record.tenant, record.id, sealed=sealed(record.request.get("include")))
 
 
 async def _unless_gone(

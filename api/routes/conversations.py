@@ -8,6 +8,7 @@ from fastapi.responses import Response
 from api import body, conversations, paging
 from api.deps import Caller, Ports
 from api.errors import Json
+from api.include import Include, sealed
 from outlast.protocol import conversations as wire
 from outlast.protocol import requests
 from outlast.protocol.errors import NotFound
@@ -17,8 +18,6 @@ from outlast.store.conversations_port import Conversation
 from outlast.store.turns import unknown
 
 router = APIRouter(prefix="/v1/conversations", tags=["conversations"])
-
-Include = Annotated[list[str] | None, Query(alias="include[]")]
 
 
 @router.post("")
@@ -82,7 +81,7 @@ async def list_items(
         after=after,
         limit=limit,
         descending=order == "desc",
-        sealed=_sealed(include),
+        sealed=sealed(include),
     )
     return Json(paging.page(shown, has_more=more))
 
@@ -93,7 +92,7 @@ async def get_item(
 ) -> Response:
     """One item."""
     await conversations.known(conversation_id, caller, ports)
-    found = await ports.conversations.item(caller.tenant, conversation_id, item_id, sealed=_sealed(include))
+    found = await ports.conversations.item(caller.tenant, conversation_id, item_id, sealed=sealed(include))
     if found is None:
         raise _no_item(item_id)
     return Json(found)
@@ -112,10 +111,6 @@ async def delete_item(conversation_id: str, item_id: str, caller: Caller, ports:
 
 async def _body(request: Request, limits: RequestLimits) -> JsonObject:
     return requests.load(await body.read(request, limits.max_body_bytes) or b"{}", limits)
-
-
-def _sealed(include: list[str] | None) -> bool:
-    return "reasoning.encrypted_content" in (include or ())
 
 
 def _no_item(item_id: str) -> NotFound:

@@ -8,17 +8,15 @@ from fastapi.responses import Response
 from api import attach, body, compaction, ending, paging, repeats
 from api.deps import Alive, Caller, Ports
 from api.errors import Json
+from api.include import Include, sealed
 from api.services import Services
 from api.sse import EventStream, Tail, nothing_left
 from api.views import response_json
 from outlast.protocol.errors import NotFound
-from outlast.protocol.requests import INCLUDE_SEALED
 from outlast.store.base import ResponseRecord
 
 router = APIRouter(prefix="/v1/responses", tags=["responses"])
 
-# Sealed reasoning is shown only to who asks; whatever else an item has is in it anyway.
-Include = Annotated[list[str] | None, Query(alias="include[]")]
 Key = Annotated[str | None, Header(alias=repeats.KEY_HEADER)]
 RetryCount = Annotated[str | None, Header(alias=repeats.RETRY_HEADER)]
 
@@ -70,7 +68,7 @@ async def get_response(
         if record.ended and after >= record.next_sequence - 1:
             return nothing_left()
         return EventStream(Tail(ports.store.follow(caller.tenant, response_id, after)), after=after)
-    output = await ports.store.output(caller.tenant, response_id, sealed=_sealed(include))
+    output = await ports.store.output(caller.tenant, response_id, sealed=sealed(include))
     waiting = record.mode == "wait" and not record.ended
     asks = await ports.store.approvals(caller.tenant, status="pending", response_id=response_id) if waiting else ()
     return Json(response_json(record, output, asks))
@@ -103,15 +101,11 @@ async def list_input_items(
 ) -> Response:
     """What the response was made from, the chain before it included."""
     await _known(ports, caller.tenant, response_id)
-    items = list(await ports.store.input_items(caller.tenant, response_id, sealed=_sealed(include)))
+    items = list(await ports.store.input_items(caller.tenant, response_id, sealed=sealed(include)))
     if order == "desc":
         items.reverse()
     shown, more = paging.after(items, after, limit, key=lambda item: str(item.get("id")))
     return Json(paging.page(shown, has_more=more))
-
-
-def _sealed(include: list[str] | None) -> bool:
-    return INCLUDE_SEALED in (include or ())
 
 
 async def _known(ports: Services, tenant: str, response_id: str) -> ResponseRecord:
