@@ -1,10 +1,8 @@
-"""Request bodies: read as they come, refused at the limit, decoded once."""
+"""Request bodies: read as they come, refused at the limit."""
 
 from fastapi import Request
 
-from outlast.protocol import json
-from outlast.protocol.errors import InvalidRequest, PayloadTooLarge
-from outlast.protocol.json import JsonObject
+from outlast.protocol.errors import PayloadTooLarge
 
 SMALL_BODY_BYTES = 64 * 1024
 
@@ -26,17 +24,6 @@ async def read(request: Request, limit: int) -> bytes:
             raise _too_large(limit)
         chunks.append(chunk)
     return b"".join(chunks)
-
-
-def decode_object(raw: bytes) -> JsonObject:
-    """The JSON object of a body. Raises: InvalidRequest saying where it stops being JSON."""
-    try:
-        value = json.loads(raw)
-    except ValueError as error:
-        raise InvalidRequest(f"The body is not valid JSON: {error}.", code="invalid_json") from error
-    if not isinstance(value, dict):
-        raise InvalidRequest("The body must be a JSON object.", code="invalid_json")
-    return value
 
 
 def _too_large(limit: int) -> PayloadTooLarge:

@@ -12,12 +12,13 @@ would end it otherwise; afterwards there is nothing to join.
 import hashlib
 from dataclasses import dataclass
 
-from api import body, create, reader
+from api import create, reader
 from api.attach import Turn
 from api.create import Sent
 from api.deps import Principal
 from api.liveness import Liveness
 from api.services import Services
+from outlast.protocol import requests
 from outlast.protocol.errors import InvalidRequest
 from outlast.store import idempotency
 from outlast.store.base import IdempotencyKey, ResponseRecord
@@ -51,7 +52,7 @@ async def create_once(raw: bytes, marks: Marks, caller: Principal, ports: Servic
     sent = _sent(raw, marks.key, caller)
     found = await _made(sent, marks.retried, caller, ports)
     if found is not None:
-        return _join(found, raw)
+        return _join(found, raw, ports)
     try:
         turn = await create.create(raw, caller, ports, alive, sent=sent)
     except InvalidRequest:
@@ -60,7 +61,7 @@ async def create_once(raw: bytes, marks: Marks, caller: Principal, ports: Servic
         found = await _made(sent, False, caller, ports)
         if found is None:
             raise
-        return _join(found, raw)
+        return _join(found, raw, ports)
     if turn.launch is None:
         _check_kept(turn.record)
     return turn
@@ -101,6 +102,6 @@ def _readable(record: ResponseRecord) -> bool:
     return record.store or reader.attached(record)
 
 
-def _join(record: ResponseRecord, raw: bytes) -> Turn:
+def _join(record: ResponseRecord, raw: bytes, ports: Services) -> Turn:
     # The same bytes have been checked when they made it.
-    return Turn(record, bool(body.decode_object(raw).get("stream")), None)
+    return Turn(record, bool(requests.load(raw, ports.limits).get("stream")), None)

@@ -23,7 +23,7 @@ from api.reader import Reader
 from api.services import Services
 from api.sse import KEEPALIVE_SECONDS, Tail
 from api.websocket_frames import Create, Steer
-from outlast.protocol import events, json
+from outlast.protocol import events, json, requests
 from outlast.protocol.errors import ErrorBody, InternalError, InvalidRequest, OutlastError
 from outlast.protocol.json import JsonObject
 from outlast.store.base import Ending, ResponseRecord
@@ -91,12 +91,12 @@ class Connection:
     async def _read(self) -> None:
         while (message := await self._socket.receive())["type"] != "websocket.disconnect":
             text = message.get("text")
-            await self._take(text if text is not None else message["bytes"].decode(errors="replace"))
+            await self._take(text.encode() if text is not None else message["bytes"])
 
-    async def _take(self, text: str) -> None:
+    async def _take(self, raw: bytes) -> None:
         name: str | None = None
         try:
-            frame = websocket_frames.parse(text, self._ports.limits.max_body_bytes)
+            frame = requests.load(raw, self._ports.limits)
             name = websocket_frames.lane(frame)
             match websocket_frames.read(frame):
                 case Create() as wanted:

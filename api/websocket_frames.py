@@ -7,7 +7,7 @@ ignored, since every answer is a stream. `response.steer` is known and refused i
 from dataclasses import asdict, dataclass
 
 from outlast.protocol import invalid, json
-from outlast.protocol.errors import ErrorBody, InvalidRequest, PayloadTooLarge, UnsupportedFeature
+from outlast.protocol.errors import ErrorBody, InvalidRequest, UnsupportedFeature
 from outlast.protocol.json import JsonObject
 
 _CREATE, _STEER = "response.create", "response.steer"
@@ -35,19 +35,6 @@ class Steer:
 
     previous: object
     input: object
-
-
-def parse(text: str, limit: int) -> JsonObject:
-    """A frame's object. Raises: InvalidRequest; PayloadTooLarge above `limit` characters."""
-    if len(text) > limit:
-        raise PayloadTooLarge(f"The message is larger than {limit} bytes (limits.max_body_bytes).")
-    try:
-        frame = json.loads(text)
-    except ValueError as error:
-        raise InvalidRequest(f"The message is not valid JSON: {error}.", code="invalid_json") from error
-    if not isinstance(frame, dict):
-        raise InvalidRequest(f"A message must be a JSON object, got {invalid.kind_of(frame)}.", code="invalid_json")
-    return frame
 
 
 def lane(frame: JsonObject) -> str | None:

@@ -13,6 +13,7 @@ from api.errors import Json
 from api.paging import page
 from api.services import Services
 from api.views import approval_json
+from outlast.protocol import requests
 from outlast.protocol.errors import InvalidRequest, NotFound, Unavailable
 from outlast.protocol.json import JsonObject
 from outlast.store.base import Approval, ApprovalStatus, DecisionRequest
@@ -48,7 +49,7 @@ async def get_approval(approval_id: str, caller: Caller, ports: Ports) -> Respon
 async def decide(approval_id: str, request: Request, caller: Caller, ports: Ports) -> Response:
     """Decide it: `{"approve": true, "reason": "…"}`. A repeat of the verdict that stands is answered with it."""
     caller.require("approver")
-    approve, reason = _verdict(body.decode_object(await body.read(request, body.SMALL_BODY_BYTES)))
+    approve, reason = _verdict(requests.load(await body.read(request, body.SMALL_BODY_BYTES), ports.limits))
     how = "cli" if request.headers.get(VIA_HEADER) == "cli" else "api"
     wish = DecisionRequest(approval_id, approve, who=caller.key_id, how=how, reason=reason, at=int(ports.clock()))
     decided = (await ports.store.decide(caller.tenant, wish)).approval

@@ -63,6 +63,16 @@ async def test_a_message_over_the_limit_is_refused_before_it_waits(open_world: W
     assert goes_on["type"] == "response.created"
 
 
+async def test_a_message_nobody_could_write_again_is_the_clients_fault(world: World) -> None:
+    """Nested too deeply: 400 as over HTTP, no internal error."""
+    nested = "[" * 400 + "]" * 400
+    async with opened(world) as connection:
+        await connection.send(f'{{"type": "response.create", "model": "demo", "input": {nested}}}')
+        refused = await heard(connection)
+    assert (refused["status"], refused["error"]["code"]) == (400, "invalid_request_error")
+    assert "200 levels" in refused["error"]["message"]
+
+
 async def test_only_so_many_requests_wait_whatever_their_lanes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two lanes at work, two requests waiting: the next is refused under its lane's name."""
     monkeypatch.setattr(api.websocket, "_MAX_WAITING", 2)
