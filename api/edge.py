@@ -1,15 +1,18 @@
-"""The outermost layer, plain ASGI: a request id on every answer, a last resort for bugs, WebSockets on one path only.
+"""The outermost layer, plain ASGI: a request id on every answer, a last resort for bugs, WebSockets on one path and
+from no page of another site.
 
 `BaseHTTPMiddleware` would put a task and a queue between each streamed frame and the socket; this wraps one function.
 """
 
 import logging
 import secrets
+from urllib.parse import urlsplit
 
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import errors
-from outlast.protocol.errors import NotFound
+from outlast.protocol.errors import Forbidden, NotFound, OutlastError
 
 REQUEST_ID_HEADER = b"x-request-id"
 
@@ -31,9 +34,22 @@ class Edge:
         request_id = f"req_{secrets.token_hex(16)}"
         answering = _Answering(send, request_id)
         if scope["type"] == "websocket":
-            await (self._app if scope["path"] == _WEBSOCKET_PATH else _refuse_websocket)(scope, receive, answering)
+            await self._connect(scope, receive, answering)
         else:
             await self._serve(scope, receive, answering)
+
+    async def _connect(self, scope: Scope, receive: Receive, answering: "_Answering") -> None:
+        path = scope["path"]
+        if path != _WEBSOCKET_PATH:
+            error: OutlastError = NotFound(
+                f"There is no WebSocket at {path}: use {_WEBSOCKET_PATH}.", code="unknown_url"
+            )
+        elif _from_elsewhere(scope):
+            error = Forbidden("A page of another origin may not open a WebSocket here.")
+        else:
+            await self._app(scope, receive, answering)
+            return
+        await _refuse_websocket(error, receive, answering)
 
     async def _serve(self, scope: Scope, receive: Receive, answering: "_Answering") -> None:
         try:
@@ -61,11 +77,19 @@ class _Answering:
         await self._send(message)
 
 
-async def _refuse_websocket(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer the handshake over HTTP, as any other unknown URL."""
+def _from_elsewhere(scope: Scope) -> bool:
+    """Whether a page of another site asks. Browsers let any page connect and read, unlike over HTTP; they say which it
+    is, and nobody else sends an origin."""
+    headers = Headers(scope=scope)
+    origin = headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc != headers.get("host")
+
+
+async def _refuse_websocket(error: OutlastError, receive: Receive, send: Send) -> None:
+    """Answer the handshake over HTTP."""
     await receive()
-    error = NotFound(f"There is no WebSocket at {scope['path']}: use {_WEBSOCKET_PATH}.", code="unknown_url")
     denial = errors.answer(error)
-    headers = [*denial.raw_headers]
-    await send({"type": "websocket.http.response.start", "status": denial.status_code, "headers": headers})
+    await send(
+        {"type": "websocket.http.response.start", "status": denial.status_code, "headers": [*denial.raw_headers]}
+    )
     await send({"type": "websocket.http.response.body", "body": denial.body})

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import InvalidStatus
 
 import api.websocket
 from outlast.protocol.json import JsonObject
@@ -30,6 +31,19 @@ async def heard(connection: ClientConnection) -> JsonObject:
 def wanted(**more: object) -> str:
     """A request."""
     return json.dumps({"type": "response.create", "model": "demo", "input": "hi", **more})
+
+
+@pytest.mark.parametrize("origin", ["https://evil.test", "null", "http://127.0.0.1:1"])
+async def test_a_page_of_another_site_cannot_connect(world: World, origin: str) -> None:
+    """A browser would let it read everything; the same site may, and so may who sends no origin."""
+    url = f"{world.url.replace('http', 'ws')}/v1/responses"
+    with pytest.raises(InvalidStatus) as refused:
+        await connect(url, additional_headers={"Origin": origin}).__aenter__()
+    answer = refused.value.response
+    assert (answer.status_code, json.loads(answer.body)["error"]["code"]) == (403, "forbidden")
+    async with connect(url, additional_headers={"Origin": world.url}) as connection:
+        await connection.send("{")
+        assert (await heard(connection))["error"]["code"] == "invalid_json"
 
 
 async def test_preparing_does_not_use_up_decisions_made_elsewhere(world: World) -> None:
