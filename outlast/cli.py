@@ -30,6 +30,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         code = 1
     except KeyboardInterrupt:
         code = 130
+    except BrokenPipeError:
+        # `… | head` has read enough; flushing once more would fail again.
+        os._exit(0)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

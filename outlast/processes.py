@@ -30,7 +30,7 @@ from outlast.netaddr import is_loopback
 from outlast.ports import Ports, open_ports
 from outlast.protocol.errors import ConfigurationError, OutlastError
 from outlast.protocol.requests import RequestLimits
-from outlast.settings import Settings
+from outlast.settings import DEMO_MODEL, Settings
 from outlast.sweeper import Sweeper
 from worker import create_worker
 
@@ -62,13 +62,18 @@ async def dev(settings: Settings, stack: AsyncExitStack) -> None:
     opened = await _open(settings, stack, server.address, demo_url)
     await work(opened, stack)
     url = await serve(opened, stack, ui_url=server.ui_url, desk=True)
-    served = "demo, and every other name through " + ", ".join(u.base_url for u in settings.upstreams.values())
     print(
-        banner.started(
-            api=url, ui=server.ui_url, data_dir=str(settings.data_dir), models=served if settings.upstreams else "demo"
-        ),
+        banner.started(api=url, ui=server.ui_url, data_dir=str(settings.data_dir), models=", ".join(_served(settings))),
         flush=True,
     )
+
+
+def _served(settings: Settings) -> list[str]:
+    """The names a client may use: those of `[models]`, or every name through the only upstream."""
+    if settings.models or not settings.upstreams:
+        return [DEMO_MODEL, *settings.models]
+    (only,) = settings.upstreams.values()
+    return [DEMO_MODEL, f"and every other name through {only.base_url}"]
 
 
 async def all_in_one(settings: Settings, stack: AsyncExitStack) -> None:

@@ -29,6 +29,7 @@ outlast conformance http://127.0.0.1:8000 --model some-model --only MCP,Approval
 * The exit code is 0 when nothing failed. `--json` prints the same for programs.
 * Checks with tools start an MCP server on this machine, which counts what is called; the server under test must reach
   it (`--mcp-host ADDRESS` when it runs elsewhere).
+* What the checks made is deleted at the end, so no question of theirs stays in anybody's inbox. Runs in Temporal stay.
 * The model only has to follow plain requests; where a call is needed, `tool_choice` forces it.
 
 This page is generated from the checks; after a change there run

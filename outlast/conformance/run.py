@@ -11,6 +11,7 @@ import httpx
 from outlast.conformance.base import Check, Failed, Finding, NotOffered, Verdict
 from outlast.conformance.target import Target
 from outlast.conformance.tool_server import tool_server
+from outlast.protocol.errors import ConfigurationError
 
 # A check against a slow model may take this long, in seconds.
 PATIENCE = 120.0
@@ -19,14 +20,21 @@ _AT_ONCE = 4
 
 @asynccontextmanager
 async def target(url: str, model: str, *, key: str | None, mcp_host: str) -> AsyncIterator[Target]:
-    """The server under test. `url`: with or without `/v1`; `mcp_host`: where it reaches this machine."""
+    """The server under test. `url`: with or without `/v1`; `mcp_host`: where it reaches this machine. What the checks
+    made is deleted at the end. Raises: ConfigurationError when nobody answers there."""
     base = url.rstrip("/")
     base = base if base.endswith("/v1") else f"{base}/v1"
     headers = {} if key is None else {"authorization": f"Bearer {key}"}
     async with AsyncExitStack() as stack:
         tools = await stack.enter_async_context(tool_server(mcp_host))
         http = await stack.enter_async_context(httpx.AsyncClient(headers=headers, timeout=PATIENCE))
-        yield Target(http, base, model, tools)
+        try:
+            await http.get(f"{base}/models")
+        except httpx.ConnectError as error:
+            raise ConfigurationError(f"no server answers at {url}: start it, or give its base URL") from error
+        against = Target(http, base, model, tools)
+        stack.push_async_callback(against.forget)
+        yield against
 
 
 async def findings(checks: Sequence[Check], against: Target) -> AsyncIterator[Finding]:

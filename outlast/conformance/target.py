@@ -1,5 +1,6 @@
 """The server under test, over plain HTTP: what is sent and seen is the wire, not a client's idea of it."""
 
+import contextlib
 import json as plain_json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -80,13 +81,23 @@ class Target:
         self.base_url = base_url
         self.model = model
         self.tools = tools
+        self._made: set[str] = set()
+
+    async def forget(self) -> None:
+        """Delete what the checks made: open questions would stay in the inbox of the server's operators."""
+        for response_id in self._made:
+            with contextlib.suppress(httpx.HTTPError):
+                await self.http.delete(f"{self.base_url}/responses/{response_id}")
 
     async def send(self, method: str, path: str, body: object = None, **options: Any) -> Answer:
         """Any request; `content=` sends bytes as they are."""
         if body is not None:
             options["json"] = body
         answer = await self.http.request(method, f"{self.base_url}{path}", **options)
-        return Answer(answer.status_code, answer.headers, _json(answer.content))
+        found = _json(answer.content)
+        if method == "POST" and isinstance(found, dict):
+            self._note(found.get("id"))
+        return Answer(answer.status_code, answer.headers, found)
 
     async def get(self, path: str, **query: Any) -> Answer:
         """GET with query parameters."""
@@ -112,7 +123,12 @@ class Target:
         async with self.http.stream("POST", f"{self.base_url}/responses", json=body) as answer:
             async for block in _blocks(answer.aiter_bytes()):
                 if (frame := _frame(block)) is not None:
+                    self._note((frame.data.get("response") or {}).get("id"))
                     yield frame
+
+    def _note(self, response_id: object) -> None:
+        if isinstance(response_id, str) and response_id.startswith("resp_"):
+            self._made.add(response_id)
 
     async def _read(self, method: str, path: str, **options: Any) -> Stream:
         async with self.http.stream(method, f"{self.base_url}{path}", **options) as answer:
@@ -125,6 +141,7 @@ class Target:
                     done += 1
                 elif (frame := _frame(block)) is not None:
                     frames.append(frame)
+                    self._note((frame.data.get("response") or {}).get("id"))
                     after_done += bool(done)
             return Stream(answer.status_code, answer.headers, frames, done, after_done)
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from outlast.conformance import run
@@ -53,7 +54,7 @@ def test_the_checks_the_suite_was_made_for_are_there(name: str) -> None:
 
 
 async def test_the_command_prints_a_table_and_says_with_its_exit_code(server: Outlast) -> None:
-    """0 against this server; 1 and the reason against one that is not there."""
+    """0 against this server; 1 and the reason against one that is not there. No question it asked is left open."""
     command = [sys.executable, "-c", "from outlast.cli import main; main()", "conformance"]
 
     async def ran(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -61,9 +62,10 @@ async def test_the_command_prints_a_table_and_says_with_its_exit_code(server: Ou
             subprocess.run, [*command, *arguments], capture_output=True, text=True, check=False
         )
 
-    good, bad, wrong = await asyncio.gather(
+    good, bad, rows, wrong = await asyncio.gather(
         ran(server.url, "--only", "plain,stream-done"),
-        ran("http://127.0.0.1:9", "--only", "plain", "--json"),
+        ran("http://127.0.0.1:9", "--only", "plain"),
+        ran(server.url, "--only", "approval-always", "--json"),
         ran(server.url, "--only", "plane"),
     )
     assert (good.returncode, good.stderr) == (0, "1/2 checks\n2/2 checks\n")
@@ -72,9 +74,13 @@ async def test_the_command_prints_a_table_and_says_with_its_exit_code(server: Ou
         ["ok", "stream-done"],
     ]
     assert good.stdout.endswith("2 passed, 0 failed, 0 not offered.\n")
-    [row] = json.loads(bad.stdout)
-    assert (bad.returncode, row["verdict"]) == (1, "fail")
-    assert "ConnectError" in row["said"]
+    assert (bad.returncode, bad.stderr) == (
+        1,
+        "outlast: no server answers at http://127.0.0.1:9: start it, or give its base URL\n",
+    )
+    assert [row["verdict"] for row in json.loads(rows.stdout)] == ["pass"]
+    async with httpx.AsyncClient() as http:
+        assert (await http.get(f"{server.url}/v1/approvals?status=pending")).json()["data"] == []
     assert (wrong.returncode, "plane" in wrong.stderr) == (1, True)
 
 
