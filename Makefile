@@ -52,7 +52,7 @@ run: setup
 	@exec .venv/bin/outlast dev
 
 test: setup
-	@$(WITHOUT_OPENAI) exec $(VENV_PYTHON) -m pytest -n 2
+	@$(WITHOUT_OPENAI) exec $(VENV_PYTHON) -m pytest -n 2 --dist loadfile
 
 # Each file is one worker's: its server is shared by the file's tests.
 test-clients: setup $(NODE_STAMP)

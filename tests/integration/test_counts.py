@@ -169,8 +169,8 @@ async def test_a_history_does_not_grow_with_the_transcript(temporal: DevServer, 
             assert len(events) == len(_PLAIN_HISTORY)
             sizes.append(sum(event.ByteSize() for event in events))
         assert max(sizes) < _HISTORY_BYTES
-        # Numbers differ in their length (ids of server-side tasks, usage), nothing else does.
-        assert max(sizes) - min(sizes) < 64
+        # Numbers differ in their length, and what the server notes of a late task; 2,000 items would be 100 KB.
+        assert max(sizes) - min(sizes) < 512
 
 
 async def test_a_plain_run_costs_this_much(temporal: DevServer, folder: Path) -> None:
