@@ -125,7 +125,7 @@ SPACE: dict[str, Any] = {
 def test_any_declared_tool_can_be_chosen(declared: dict[str, Any], raw: dict[str, Any]) -> None:
     """In the spelling of the request, inside namespaces too."""
     choice = tools.parse_tool_choice(raw, tools.parse_tools([declared]))
-    assert isinstance(choice, tools.FunctionChoice | tools.NativeTool | tools.AllowedToolsChoice)
+    assert isinstance(choice, tools.FunctionChoice | native.NativeTool | tools.AllowedToolsChoice)
     assert choice.model_dump(exclude_unset=True) == raw
 
 
