@@ -23,11 +23,6 @@ async def turn(store: Store, name: str, parent: str | None = None, at: int = 1_0
     await world.finish(store, handle, added(f"msg_{name}"), done(f"msg_{name}", name), private=private)
 
 
-def files_with(folder: Path, text: bytes) -> list[str]:
-    """Files of the database that hold these bytes."""
-    return [path.name for path in folder.glob("outlast.db*") if text in path.read_bytes()]
-
-
 async def history(store: Store, name: str) -> list[str]:
     """What a run's next round is made from."""
     begun = await world.begin_all(store, name, "llm:9", chain=True)
@@ -57,7 +52,7 @@ async def test_a_run_goes_on_with_its_history_after_an_ancestor_was_deleted(stor
     await world.end(store, "c")
     await store.purge_transient(world.now() + 61)
     assert await store.blobs(TENANT, [IMAGE.hash]) == {}
-    assert files_with(tmp_path, b"msg_a") == []
+    await world.until_gone(tmp_path, b"msg_a")
 
 
 async def test_a_continuation_through_a_deleted_ancestor_is_refused_by_name(store: Store) -> None:
@@ -85,7 +80,7 @@ async def test_what_no_run_descends_from_is_purged_at_once(store: Store, tmp_pat
     await turn(store, "after", "resp_gone")
     await create(store, "branch", user("branch"), previous_response_id="resp_root")
     await store.delete(TENANT, "resp_gone")
-    assert files_with(tmp_path, b"msg_gone") == []
+    await world.until_gone(tmp_path, b"msg_gone")
     assert await history(store, "branch") == ["root", "msg_root", "branch"]
 
 

@@ -1,8 +1,10 @@
 """Records, events and readers for tests of the store's port."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from outlast.protocol import events as wire
@@ -203,3 +205,14 @@ def wish(approval_id: str, approve: bool = True, who: str = "ann", how: str = "a
 def now() -> float:
     """Unix seconds."""
     return time.time()
+
+
+async def until_gone(folder: Path, text: bytes) -> None:
+    """Return when no file of the database holds these bytes: a checkpoint that met a reader is tried again."""
+    async with asyncio.timeout(30):
+        while _holds(folder, text):  # noqa: ASYNC110  # a file tells nobody
+            await asyncio.sleep(0.02)
+
+
+def _holds(folder: Path, text: bytes) -> bool:
+    return any(text in path.read_bytes() for path in folder.iterdir() if path.is_file())
