@@ -233,55 +233,28 @@ conversation_items = _table(
     _int("removed_at", null=True),
 )
 
-_OPEN = sa.text("status IN ('queued', 'in_progress')")
-_PARKED = sa.text("state = 'parked'")
-_STOPPING = sa.text("state = 'stopping'")
-_DELETED = sa.text("status = 'deleted'")
-_STORED = sa.text("store = 1")
-_SENT = sa.text("origin IS NOT NULL")
-_CONTINUES = sa.text("previous_response_id IS NOT NULL")
-_TRANSIENT = sa.text("store = 0")
-_TURN = sa.text("conversation_id IS NOT NULL")
-_OPEN_TURN = sa.text("conversation_id IS NOT NULL AND status IN ('queued', 'in_progress')")
-sa.Index("responses_open", responses.c.sweep_after, sqlite_where=_OPEN, postgresql_where=_OPEN)
-sa.Index("responses_transient", responses.c.created_at, sqlite_where=_TRANSIENT, postgresql_where=_TRANSIENT)
-sa.Index("responses_deleted", responses.c.sweep_after, sqlite_where=_DELETED, postgresql_where=_DELETED)
-sa.Index("responses_by_age", responses.c.created_at, sqlite_where=_STORED, postgresql_where=_STORED)
-sa.Index(
-    "responses_by_origin",
-    responses.c.tenant,
-    responses.c.origin,
-    responses.c.created_at,
-    sqlite_where=_SENT,
-    postgresql_where=_SENT,
-)
-sa.Index(
-    "responses_by_previous",
-    responses.c.tenant,
-    responses.c.previous_response_id,
-    sqlite_where=_CONTINUES,
-    postgresql_where=_CONTINUES,
-)
-sa.Index(
-    # The lock of a conversation.
-    "responses_turn",
-    responses.c.tenant,
-    responses.c.conversation_id,
-    unique=True,
-    sqlite_where=_OPEN_TURN,
-    postgresql_where=_OPEN_TURN,
-)
-sa.Index(
-    "responses_by_conversation",
-    responses.c.tenant,
-    responses.c.conversation_id,
-    sqlite_where=_TURN,
-    postgresql_where=_TURN,
-)
+
+def _partial(name: str, where: str, *columns: sa.Column[Any], unique: bool = False) -> None:
+    """An index of the rows that match `where` only."""
+    condition = sa.text(where)
+    sa.Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)
+
+
+_r = responses.c
+_OPEN = "status IN ('queued', 'in_progress')"
+_partial("responses_open", _OPEN, _r.sweep_after)
+_partial("responses_transient", "store = 0", _r.created_at)
+_partial("responses_deleted", "status = 'deleted'", _r.sweep_after)
+_partial("responses_by_age", "store = 1", _r.created_at)
+_partial("responses_by_origin", "origin IS NOT NULL", _r.tenant, _r.origin, _r.created_at)
+_partial("responses_by_previous", "previous_response_id IS NOT NULL", _r.tenant, _r.previous_response_id)
+# The lock of a conversation.
+_partial("responses_turn", f"conversation_id IS NOT NULL AND {_OPEN}", _r.tenant, _r.conversation_id, unique=True)
+_partial("responses_by_conversation", "conversation_id IS NOT NULL", _r.tenant, _r.conversation_id)
+_partial("runs_parked", "state = 'parked'", runs.c.sweep_after)
+_partial("runs_stopping", "state = 'stopping'", runs.c.sweep_after)
 sa.Index("conversation_items_by_id", conversation_items.c.tenant, conversation_items.c.item_id)
 sa.Index("runs_current", runs.c.tenant, runs.c.current)
-sa.Index("runs_parked", runs.c.sweep_after, sqlite_where=_PARKED, postgresql_where=_PARKED)
-sa.Index("runs_stopping", runs.c.sweep_after, sqlite_where=_STOPPING, postgresql_where=_STOPPING)
 sa.Index("idempotency_keys_by_age", idempotency_keys.c.created_at)
 sa.Index("items_by_id", items.c.tenant, items.c.item_id)
 sa.Index("blob_refs_by_owner", blob_refs.c.tenant, blob_refs.c.owner)

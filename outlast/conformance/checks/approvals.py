@@ -41,6 +41,18 @@ def _ran(target: Target, tag: str, times: int) -> None:
     equal(target.tools.calls(tag)["publish"], times, "how often publish ran")
 
 
+async def _third_turn(target: Target, *, approve: bool) -> None:
+    """Ask, decision, and a turn that sends all of it back: it must change nothing more."""
+    tag = target.tools.tag()
+    first, ask = await _asked(target, tag)
+    history = [{"role": "user", "content": _PUBLISH}, *first["output"], _decide(ask, approve)]
+    tools = [_asking(target, tag)]
+    second = completed(ok(await target.create(history, tools=tools)))
+    third = await target.create([*history, *second["output"], {"role": "user", "content": _THANKS}], tools=tools)
+    equal(kinds(completed(ok(third))), ["message"], "output of the third turn")
+    _ran(target, tag, int(approve))
+
+
 @group.check("approval-default", "openai.types.responses.tool.Mcp: require_approval, always when it is missing")
 async def approval_default(target: Target) -> None:
     """Without `require_approval` the server asks, nothing runs, and the response is completed."""
@@ -260,27 +272,13 @@ async def approval_stateless(target: Target) -> None:
 )
 async def approved_history(target: Target) -> None:
     """A third turn with ask, decision and call in its history is answered; nothing runs, nobody is asked."""
-    tag = target.tools.tag()
-    first, ask = await _asked(target, tag)
-    history = [{"role": "user", "content": _PUBLISH}, *first["output"], _decide(ask, True)]
-    tools = [_asking(target, tag)]
-    second = completed(ok(await target.create(history, tools=tools)))
-    third = await target.create([*history, *second["output"], {"role": "user", "content": _THANKS}], tools=tools)
-    equal(kinds(completed(ok(third))), ["message"], "output of the third turn")
-    _ran(target, tag, 1)
+    await _third_turn(target, approve=True)
 
 
 @group.check("denied-history", "openai.types.responses.response_input_item_param.McpApprovalResponse: sent back")
 async def denied_history(target: Target) -> None:
     """The same after a denial."""
-    tag = target.tools.tag()
-    first, ask = await _asked(target, tag)
-    history = [{"role": "user", "content": _PUBLISH}, *first["output"], _decide(ask, False)]
-    tools = [_asking(target, tag)]
-    second = completed(ok(await target.create(history, tools=tools)))
-    third = await target.create([*history, *second["output"], {"role": "user", "content": _THANKS}], tools=tools)
-    equal(kinds(completed(ok(third))), ["message"], "output of the third turn")
-    _ran(target, tag, 0)
+    await _third_turn(target, approve=False)
 
 
 @group.check("approved-chain", "OpenAI guide: conversation state, a chain behind an approval")

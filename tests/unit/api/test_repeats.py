@@ -26,6 +26,20 @@ def says(world: World, text: str) -> None:
     world.runs.play(lambda response_id: world.activities.say(response_id, text))
 
 
+def interrupted(world: World) -> asyncio.Event:
+    """The next run says something and waits for this before it goes on."""
+    go = asyncio.Event()
+
+    async def part(response_id: str) -> None:
+        handle = await world.activities.begin(response_id, "llm:1")
+        await world.store.append(handle, message("so far"), Commit())
+        await go.wait()
+        await world.activities.say(response_id, "the rest")
+
+    world.runs.play(part)
+    return go
+
+
 async def count(world: World) -> int:
     """Runs that were started."""
     await world.runs.settle()
@@ -170,15 +184,7 @@ async def test_a_racer_that_has_ended_and_is_not_kept_is_not_joined(
 
 async def test_a_marked_retry_joins_the_run_it_repeats(world: World) -> None:
     """While it runs, and when it is done; a stream from its first event."""
-    go = asyncio.Event()
-
-    async def part(response_id: str) -> None:
-        handle = await world.activities.begin(response_id, "llm:1")
-        await world.store.append(handle, message("so far"), Commit())
-        await go.wait()
-        await world.activities.say(response_id, "the rest")
-
-    world.runs.play(part)
+    go = interrupted(world)
     body = {"input": "marked", "stream": True}
     async with world.http.stream("POST", "/v1/responses", json={"model": "demo", **body}) as cut:
         response_id = cut.headers["x-outlast-response-id"]
@@ -226,15 +232,7 @@ async def test_a_retry_of_a_failed_response_runs_again(world: World) -> None:
 
 async def test_a_response_that_is_not_stored_can_be_joined_while_its_reader_is_there(world: World) -> None:
     """Whose leaving does not end it for the second; when both have it nothing is kept, and a retry is a new run."""
-    go = asyncio.Event()
-
-    async def part(response_id: str) -> None:
-        handle = await world.activities.begin(response_id, "llm:1")
-        await world.store.append(handle, message("so far"), Commit())
-        await go.wait()
-        await world.activities.say(response_id, "the rest")
-
-    world.runs.play(part)
+    go = interrupted(world)
     body = {"model": "demo", "input": "not kept", "stream": True, "store": False}
     async with world.http.stream("POST", "/v1/responses", json=body) as cut:
         response_id = cut.headers["x-outlast-response-id"]

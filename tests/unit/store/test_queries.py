@@ -36,22 +36,14 @@ from outlast.store.tables import metadata, workers
 from outlast.store.writer import Stats, Writer
 from tests.support.store_world import create
 
+_SCRIPTS = (
+    appending, asking, conversations, creating, ending, idempotency,
+    private, purging, reading, records, repair, turns,
+)  # fmt: skip
+
 
 def _named_queries() -> Iterator[tuple[str, Query]]:
-    for module in (
-        appending,
-        asking,
-        conversations,
-        creating,
-        ending,
-        idempotency,
-        private,
-        purging,
-        reading,
-        records,
-        repair,
-        turns,
-    ):
+    for module in _SCRIPTS:
         for name, value in vars(module).items():
             several = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else [value]
             yield from ((f"{module.__name__}.{name}", each) for each in several if isinstance(each, Query))

@@ -42,23 +42,10 @@ def _conversations() -> None:
     op.create_index("conversation_items_by_id", "conversation_items", ["tenant", "item_id"])
     op.add_column("responses", sa.Column("conversation_id", sa.Text(), nullable=True))
     op.add_column("responses", sa.Column("conversation_end", sa.BigInteger(), nullable=True))
-    turn = sa.text("conversation_id IS NOT NULL")
-    open_turn = sa.text("conversation_id IS NOT NULL AND status IN ('queued', 'in_progress')")
-    op.create_index(
-        "responses_turn",
-        "responses",
-        ["tenant", "conversation_id"],
-        unique=True,
-        sqlite_where=open_turn,
-        postgresql_where=open_turn,
-    )
-    op.create_index(
-        "responses_by_conversation",
-        "responses",
-        ["tenant", "conversation_id"],
-        sqlite_where=turn,
-        postgresql_where=turn,
-    )
+    turn = ["tenant", "conversation_id"]
+    open_turn = "conversation_id IS NOT NULL AND status IN ('queued', 'in_progress')"
+    _partial("responses_turn", "responses", turn, open_turn, unique=True)
+    _partial("responses_by_conversation", "responses", turn, "conversation_id IS NOT NULL")
 
 
 def _private() -> None:
@@ -107,6 +94,6 @@ def _deleting() -> None:
     _partial("runs_stopping", "runs", ["sweep_after"], "state = 'stopping'")
 
 
-def _partial(name: str, table: str, columns: list[str], where: str) -> None:
+def _partial(name: str, table: str, columns: list[str], where: str, *, unique: bool = False) -> None:
     condition = sa.text(where)
-    op.create_index(name, table, columns, sqlite_where=condition, postgresql_where=condition)
+    op.create_index(name, table, columns, unique=unique, sqlite_where=condition, postgresql_where=condition)
