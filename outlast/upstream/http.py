@@ -11,8 +11,8 @@ Rules:
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable
-from contextlib import asynccontextmanager
-from typing import TypeVar
+from contextlib import aclosing, asynccontextmanager
+from typing import TypeVar, cast
 from urllib.request import getproxies, proxy_bypass
 
 import httpx
@@ -38,9 +38,9 @@ T = TypeVar("T")
 class EventStream:
     """An open stream. Made by `Endpoint.open`."""
 
-    def __init__(self, response: httpx.Response, clock: "_Clock", identity: Identity) -> None:
+    def __init__(self, chunks: AsyncGenerator[bytes], clock: "_Clock", identity: Identity) -> None:
         self.identity = identity
-        self._bytes = response.aiter_bytes()
+        self._bytes = chunks
         self._clock = clock
         self._parser = sse.Parser()
         self._ended = False
@@ -132,7 +132,9 @@ class Endpoint:
             kind = response.headers.get("content-type", "text/event-stream")
             if not response.is_success or "text/event-stream" not in kind:
                 raise await clock.guard(self._refusal(response))
-            yield EventStream(response, clock, self.identity)
+            # Left to the garbage collector it would be closed at any moment, inside whatever runs then.
+            async with aclosing(_chunks(response)) as chunks:
+                yield EventStream(chunks, clock, self.identity)
         finally:
             await response.aclose()
 
@@ -171,16 +173,21 @@ class Endpoint:
     async def _refusal(self, response: httpx.Response) -> UpstreamError:
         """The error of an answer that is no event stream."""
         body = b""
-        async for chunk in response.aiter_bytes():
-            body += chunk
-            if len(body) >= _BODY_LIMIT:
-                break
+        async with aclosing(_chunks(response)) as chunks:
+            async for chunk in chunks:
+                body += chunk
+                if len(body) >= _BODY_LIMIT:
+                    break
         if not response.is_success:
             return self.identity.from_http(response.status_code, response.headers, body)
         error = _error_in(body)
         if error is not None:
             return self.identity.from_error(error)
         return self.identity.unavailable("did not answer with an event stream; is base_url or dialect wrong?")
+
+
+def _chunks(response: httpx.Response) -> AsyncGenerator[bytes]:
+    return cast("AsyncGenerator[bytes]", response.aiter_bytes())  # httpx says less than it returns
 
 
 class _Clock:

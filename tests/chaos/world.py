@@ -22,6 +22,7 @@ from outlast.settings import Settings
 from tests.chaos.lost import until
 from tests.chaos.model import CountingModel
 from tests.support import stack
+from tests.support.api_client import hanging_up
 from tests.support.mcp_server import McpTestServer, Tool, mcp_server
 from tests.support.stack import Process
 
@@ -171,7 +172,7 @@ async def world(folder: Path, temporal: str, *, word_delay: float = 0.0) -> Asyn
 async def _read(streamed: AsyncStream[ResponseStreamEvent], until: Sequence[str]) -> list[JsonObject]:
     """Events up to the first of these types."""
     frames: list[JsonObject] = []
-    async with streamed:
+    async with hanging_up(streamed):
         async for event in streamed:
             if event.type == "keepalive":  # type: ignore[comparison-overlap]  # ours, the SDK does not know it
                 continue

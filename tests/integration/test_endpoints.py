@@ -10,6 +10,7 @@ from temporalio.exceptions import CancelledError
 
 from outlast.devserver import DevServer
 from outlast.settings import Settings
+from tests.support.api_client import hanging_up
 from tests.support.desk import MESSAGE, World, asks, dumped, kinds, user, verdict
 from tests.support.scripted_model import USAGE, say
 from tests.support.stack import outlast, settings
@@ -97,11 +98,10 @@ async def test_a_background_stream_begins_queued(world: World) -> None:
     """created (queued), queued, in_progress, then the items; the reader may leave and the run goes on."""
     case = world.case([say("later")])
     case.script.gate.clear()
-    stream = await case.streamed("hi", tools=[], background=True)
-    first = [await anext(stream) for _ in range(3)]
+    async with hanging_up(await case.streamed("hi", tools=[], background=True)) as stream:
+        first = [await anext(stream) for _ in range(3)]
     assert [event.type for event in first] == ["response.created", "response.queued", "response.in_progress"]
     assert [event.response.status for event in first] == ["queued", "queued", "in_progress"]
-    await stream.close()
     case.script.gate.set()
     ended = await case.ended(first[0].response)
     assert ended.output_text == "later"

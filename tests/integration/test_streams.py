@@ -12,6 +12,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from outlast.devserver import DevServer
+from tests.support.api_client import hanging_up
 from tests.support.mcp_server import McpTestServer, Tool, mcp_server
 from tests.support.raw_model import RawModels, call_events, completed, deltas, gated, raw_model, text_answer
 from tests.support.stack import Process, settings
@@ -148,13 +149,12 @@ async def test_the_official_client_resumes_where_it_was_cut(world: World) -> Non
     gate = asyncio.Event()
     rest = deltas("three")[2:]
     played = world.models.play(gated(sse(*deltas("one ", "two ")), gate, [sse(*rest, completed())]))
-    stream = await world.client.responses.create(model=played.model, input="go", stream=True)
     seen: list[Any] = []
-    async for event in stream:
-        seen.append(event)
-        if event.type == "response.output_text.delta":
-            break
-    await stream.close()
+    async with hanging_up(await world.client.responses.create(model=played.model, input="go", stream=True)) as stream:
+        async for event in stream:
+            seen.append(event)
+            if event.type == "response.output_text.delta":
+                break
     resumed = await world.client.responses.retrieve(
         seen[0].response.id, stream=True, starting_after=seen[-1].sequence_number
     )

@@ -9,6 +9,7 @@ from openai import BadRequestError
 from openai.types.responses import Response
 from pydantic import BaseModel
 
+from tests.support.api_client import hanging_up
 from tests.support.desk import MESSAGE, World, dumped, kinds, user
 from tests.support.scripted_model import call, say
 
@@ -56,12 +57,12 @@ async def test_a_chain_of_three_reaches_back_to_the_first_turn(world: World) -> 
 async def test_a_chain_may_follow_the_terminal_event_at_once(world: World) -> None:
     """The id of `response.created` chains in the moment its stream has ended, and 10 ms later."""
     case = world.case([say("one")], [say("two")], [say("three")])
-    stream = await case.streamed("first", tools=[])
-    created = (await anext(stream)).response
-    async for event in stream:
-        if event.type == "response.completed":
-            break
-    second = await case.ask("second", tools=[], previous_response_id=created.id)
+    async with hanging_up(await case.streamed("first", tools=[])) as stream:
+        created = (await anext(stream)).response
+        async for event in stream:
+            if event.type == "response.completed":
+                break
+        second = await case.ask("second", tools=[], previous_response_id=created.id)
     await asyncio.sleep(0.01)
     third = await case.ask("third", tools=[], previous_response_id=second.id)
     assert third.output_text == "three"

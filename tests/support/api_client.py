@@ -5,11 +5,12 @@ import json
 import socket
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import httpx
 import uvicorn
 from fastapi import FastAPI
-from openai import AsyncOpenAI
+from openai import APIConnectionError, AsyncOpenAI, AsyncStream
 
 from outlast.loop.tokens import Context
 from outlast.protocol.errors import NotFound
@@ -68,6 +69,21 @@ async def official(url: str) -> AsyncIterator[AsyncOpenAI]:
     """The official client; it retries nothing, so that a test sees each answer."""
     async with AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client:
         yield client
+
+
+@contextlib.asynccontextmanager
+async def hanging_up(stream: AsyncStream[Any]) -> AsyncIterator[AsyncStream[Any]]:
+    """A stream of the official client that may be left before its end.
+
+    `close` drops the connection and leaves ten nested generators half way. The garbage collector would end them, all
+    at once, and CPython 3.11 then raises `async generator already executing` in whatever runs at that moment.
+    Reading on after `close` ends them here.
+    """
+    async with stream:
+        yield stream
+    with contextlib.suppress(APIConnectionError):
+        async for _ in stream:
+            pass
 
 
 @contextlib.asynccontextmanager
