@@ -63,7 +63,10 @@ REFUNDED = judges.KilledRefund(
     ("seen", "fails"),
     [
         (REFUNDED, []),
-        (replace(REFUNDED, ledger=REFUNDED.ledger * 2), ["the money moved once: ledger lines of the order: 2"]),
+        (
+            replace(REFUNDED, ledger=[*REFUNDED.ledger, *REFUNDED.ledger]),
+            ["the money moved once: ledger lines of the order: 2"],
+        ),
         (replace(REFUNDED, ledger=[]), ["the money moved once: ledger lines of the order: 0"]),
         (
             replace(REFUNDED, response=response(SAID)),
@@ -162,7 +165,7 @@ WAITED = judges.Waited(
         (replace(WAITED, before=WAITED.after), ["no money moved before the decision: ledger lines: 1"]),
         (replace(WAITED, said="no answer"), ["the operator's command decided it: no answer"]),
         (replace(WAITED, after=[]), ["then the refund ran, once: ledger lines: 0"]),
-        (replace(WAITED, after=WAITED.after * 2), ["then the refund ran, once: ledger lines: 2"]),
+        (replace(WAITED, after=[*WAITED.after, *WAITED.after]), ["then the refund ran, once: ledger lines: 2"]),
         (replace(WAITED, approval={"id": "mcpr_2"}), ["the call names its approval: mcp_1 completed, mcpr_1"]),
         (
             replace(WAITED, response=response("Done.", status="failed")),
