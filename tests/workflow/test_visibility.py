@@ -9,8 +9,9 @@ from temporalio.common import TypedSearchAttributes
 
 from outlast import contracts
 from outlast.contracts import GateView, Mark, Resumed, ToolDone
-from outlast.loop.state import LlmOutcome
-from tests.support.fakes import Bench, Run, Script, asking, done, tools, waiting
+from outlast.loop.decide import COMPLETED
+from outlast.loop.state import AskOutcome, Budgets, LlmOutcome
+from tests.support.fakes import Bench, Run, Script, asking, done, state, tools, waiting
 
 
 async def attributes(run: Run) -> dict[str, object]:
@@ -76,20 +77,40 @@ async def test_a_run_carries_its_responses_tenant_and_model(bench: Bench) -> Non
 
 
 async def test_the_details_say_what_a_run_is_doing(bench: Bench) -> None:
-    """Model round, tools, a human: each names what it is about."""
+    """Model round, tools, a question: each names what it is about."""
     seen: list[str] = []
 
     async def model(_: object) -> LlmOutcome:
         seen.append(await details(run))
-        return tools(0)
+        return tools(0, ask=(1,))
 
     async def tool(_: object) -> ToolDone:
         seen.append(await details(run))
         return ToolDone()
 
-    async with bench.running({contracts.CALL_LLM: [model], contracts.EXECUTE_TOOLS: [tool]}) as run:
+    async def ask(_: object) -> AskOutcome:
+        seen.append(await details(run))
+        return AskOutcome(finished=COMPLETED)
+
+    script: Script = {
+        contracts.CALL_LLM: [model],
+        contracts.EXECUTE_TOOLS: [tool],
+        contracts.INTERRUPT_FOR_APPROVAL: [ask],
+    }
+    async with bench.running(script) as run:
         await run.ended()
-    assert seen == ["**resp_1**\n\nCalling first, round 1", "**resp_1**\n\nRunning docs.search"]
+    assert seen == [
+        "**resp_1**\n\nCalling first, round 1",
+        "**resp_1**\n\nRunning docs.search",
+        "**resp_1**\n\nAsking for approval: docs.search",
+    ]
+
+
+async def test_the_details_of_a_run_that_ended_without_a_step_say_how(bench: Bench) -> None:
+    """They stay when it is closed."""
+    async with bench.running({}, state(budgets=Budgets(max_rounds=0))) as run:
+        await run.ended()
+        assert await details(run) == "**resp_1**\n\nEnding: incomplete"
 
 
 async def test_the_details_name_what_waits_for_whom(bench: Bench) -> None:

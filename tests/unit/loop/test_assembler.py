@@ -355,3 +355,15 @@ def test_hosted_calls_are_counted_and_take_from_the_cap() -> None:
         completed(),
     )
     assert (end.hosted, end.client, end.run, end.refused) == (1, True, (), 0)
+
+
+def test_hosted_calls_of_a_round_take_from_the_cap_of_its_own_calls() -> None:
+    """Two of three are left, the server's own search takes one: the second call of ours is over the cap."""
+    search = {"id": "ws_up", "type": "web_search_call", "status": "completed", "action": {"type": "search"}}
+    _, end = Play(used=1, limit=3).run(
+        *(up(f"output_item.{what}", 0, item=search) for what in ("added", "done")),
+        *call(1, "mcp__docs__search", "{}"),
+        *call(2, "mcp__docs__search", "{}"),
+        completed(),
+    )
+    assert (end.hosted, len(end.run), end.refused, end.over_cap) == (1, 1, 1, True)

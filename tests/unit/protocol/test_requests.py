@@ -162,6 +162,14 @@ def test_string_input_is_stored_as_one_user_message() -> None:
             "outlast.budget.max_seconds",
             "Invalid value for 'outlast.budget.max_seconds': 0 must be more than 0.0.",
         ),
+        *(
+            (
+                {"outlast": {"budget": {name: 0}}},
+                f"outlast.budget.{name}",
+                f"Invalid value for 'outlast.budget.{name}': 0 must be at least 1.",
+            )
+            for name in ("max_total_tokens", "max_rounds")
+        ),
         (
             {"outlast": {"budget": {"max_rounds": 6}}},
             "outlast.budget.max_rounds",
@@ -187,6 +195,31 @@ def test_a_wrong_value_is_refused_with_its_path_and_what_to_change(
 ) -> None:
     """Nothing of a validator's vocabulary reaches the client."""
     assert refused(**fields) == (param, text)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"temperature": 0},
+        {"temperature": 2},
+        {"top_p": 0},
+        {"top_p": 1},
+        {"top_logprobs": 0, "include": ["message.output_text.logprobs"]},
+        {"top_logprobs": 20, "include": ["message.output_text.logprobs"]},
+        {"presence_penalty": -2, "frequency_penalty": 2},
+        {"max_output_tokens": 16},
+        {"max_tool_calls": 1},
+        {"max_tool_calls": 10},
+        {"input": [{"role": "user", "content": "a"}] * 3},
+        {"tools": [{"type": "function", "name": f"f{n}", "parameters": {}} for n in range(2)]},
+        {"outlast": {"budget": {"max_total_tokens": 1, "max_rounds": 5, "max_seconds": 0.001}}},
+        {"instructions": "", "user": "u" * 64, "safety_identifier": "s" * 128, "prompt_cache_key": "k" * 64},
+    ],
+)
+def test_exactly_a_limit_is_taken(fields: dict[str, Any]) -> None:
+    """The last value on the good side of every bound."""
+    given = {key: value for key, value in fields.items() if key not in ("input", "tools")}
+    assert requests.echo(parse(**fields)).items() >= given.items()
 
 
 @pytest.mark.parametrize(
@@ -279,3 +312,9 @@ def test_a_body_over_the_limit_names_the_limit() -> None:
     with pytest.raises(PayloadTooLarge) as caught:
         requests.parse_create(b" " * 11, RequestLimits(max_body_bytes=10))
     assert caught.value.message == "The body has 11 bytes: at most 10 are allowed (limits.max_body_bytes)."
+
+
+def test_a_body_of_exactly_the_limit_is_taken() -> None:
+    """Its last byte is still read."""
+    raw = json.dumps(BASE)
+    assert requests.parse_create(raw, RequestLimits(max_body_bytes=len(raw))).model == "demo"
