@@ -68,7 +68,7 @@ def workflow_runner() -> WorkflowRunner:
     default = SandboxRestrictions.default
     restrictions = SandboxRestrictions(
         # Not `outlast` itself: the SDK looks for refused modules only where nothing above them passes through.
-        passthrough_modules=default.passthrough_modules | {*passed, "workflows", "orjson"},
+        passthrough_modules=default.passthrough_modules | {*passed, "workflows"},
         invalid_modules=default.invalid_modules | ours,
         invalid_module_members=default.invalid_module_members,
     )

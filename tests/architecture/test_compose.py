@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from api.routes import ops
+from outlast import cli
 from outlast.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -73,3 +75,47 @@ def test_api_and_worker_share_store_and_settings(compose: dict[str, Any]) -> Non
     api, worker = (compose["services"][name] for name in ("api", "worker"))
     assert (api["volumes"], api["environment"]) == (worker["volumes"], worker["environment"])
     assert api["environment"]["OUTLAST_DATA_DIR"] == api["volumes"][0].split(":")[1]
+
+
+def test_the_commands_of_our_services_are_commands(compose: dict[str, Any]) -> None:
+    """As the image's entry point takes them; the API listens where its published port arrives."""
+    settings = {
+        name: cli._parser().parse_args(compose["services"][name]["command"])
+        for name in ("api", "worker")
+        if compose["services"][name]["image"].startswith("outlast:")
+    }
+    assert {name: (given.command, given.host) for name, given in settings.items()} == {
+        "api": ("api", "0.0.0.0"),
+        "worker": ("worker", None),
+    }
+
+
+def test_the_upstream_of_the_shell_reaches_both_services(compose: dict[str, Any]) -> None:
+    """Under the names `outlast` reads; empty counts as not given."""
+    given = {name: value for name, value in compose["services"]["worker"]["environment"].items() if "OPENAI" in name}
+    assert given == {name: f"${{{name}:-}}" for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY")}
+
+
+def test_the_health_check_asks_a_path_there_is(compose: dict[str, Any]) -> None:
+    """Inside the container, where the API has its default port."""
+    said = " ".join(compose["services"]["api"]["healthcheck"]["test"])
+    (url,) = re.findall(r"http://[^']+", said)
+    assert url == f"http://127.0.0.1:{Settings().port}/healthz"
+    assert "/healthz" in {getattr(route, "path", None) for route in ops.router.routes}
+
+
+def test_temporal_finds_its_database_with_the_password_it_has(compose: dict[str, Any]) -> None:
+    """Server and schema tool name the database's service, user and password."""
+    services = compose["services"]
+    database, server = services["postgresql"]["environment"], services["temporal"]["environment"]
+    schema = services["temporal-schema"]
+    assert server["POSTGRES_SEEDS"] in services
+    assert (server["POSTGRES_USER"], server["POSTGRES_PWD"]) == (
+        database["POSTGRES_USER"],
+        database["POSTGRES_PASSWORD"],
+    )
+    assert schema["environment"]["SQL_PASSWORD"] == database["POSTGRES_PASSWORD"]
+    tool = f"--ep {server['POSTGRES_SEEDS']} -p {server['DB_PORT']} -u {database['POSTGRES_USER']} "
+    assert tool in schema["command"][0]
+    for client in ("temporal-namespace", "temporal-ui"):
+        assert services[client]["environment"]["TEMPORAL_ADDRESS"] == "temporal:7233"

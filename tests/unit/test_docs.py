@@ -1,14 +1,18 @@
 """What the documentation promises about itself."""
 
 import re
+import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from outlast import cli
 from outlast.protocol.errors import OutlastError
+from outlast.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("examples/*.md"))]
@@ -31,6 +35,29 @@ def test_links_of_a_page_resolve(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8"))
     relative = [target for target in targets if "://" not in target]
     assert [target for target in relative if not (page.parent / target).exists()] == []
+
+
+def test_the_settings_of_every_page_are_settings() -> None:
+    """A TOML block that has one of our sections loads as `outlast.toml`; other programs have their own."""
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    blocks = map(tomllib.loads, re.findall(r"^```toml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    ours = [block for block in blocks if block.keys() & Settings.model_fields.keys()]
+    assert [Settings.model_validate(block) for block in ours]
+
+
+def test_the_commands_of_every_page_are_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every `outlast …` in code, with its flags; `outlast approvals` alone names the group."""
+    found = []
+    for page in PAGES:
+        for code in re.findall(r"`([^`\n]+)`", page.read_text(encoding="utf-8")):
+            words = shlex.split(code) if re.match(r"(\.venv/bin/)?outlast [a-z]", code) else []
+            if words and words[1:] != ["approvals"]:
+                found.append(words[1])
+                try:
+                    cli._parser().parse_args(words[1:])
+                except SystemExit:
+                    pytest.fail(f"{_name(page)}: {code}: {capsys.readouterr().err}")
+    assert set(found) == {"dev", "serve", "api", "worker", "approvals", "conformance"}
 
 
 def test_the_page_of_errors_is_current() -> None:

@@ -42,6 +42,7 @@ def validate_in_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, imports
         "import outlast.temporal",
         "import api",
         "import activities",
+        "import worker",
     ],
 )
 async def test_workflow_code_cannot_import_the_rest_of_ours(

@@ -63,6 +63,7 @@ def test_a_failure_is_a_class_and_a_code(error: Exception, kind: str, code: str,
     ("error", "delay", "final"),
     [
         (UpstreamRateLimited("x", retry_after=7), timedelta(seconds=7), False),
+        (UpstreamRateLimited("x", retry_after=30), timedelta(seconds=30), False),
         (UpstreamRateLimited("x", retry_after=31), None, True),
         (UpstreamRateLimited("x"), None, False),
         (ResponseEnded("x", retry_after=1), None, True),

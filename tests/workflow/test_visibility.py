@@ -22,12 +22,17 @@ async def attributes(run: Run) -> dict[str, object]:
     return {key.name: found.get(key) for key in ours}
 
 
-async def details(run: Run) -> str:
-    """What the workflow says it is doing."""
-    metadata: WorkflowMetadata = await run.handle.query(
+async def metadata(run: Run) -> WorkflowMetadata:
+    """What the workflow says of itself."""
+    found: WorkflowMetadata = await run.handle.query(
         "__temporal_workflow_metadata", result_type=WorkflowMetadata, rpc_timeout=timedelta(seconds=10)
     )
-    text: str = metadata.current_details
+    return found
+
+
+async def details(run: Run) -> str:
+    """What it says it is doing."""
+    text: str = (await metadata(run)).current_details
     return text
 
 
@@ -74,6 +79,39 @@ async def test_a_run_carries_its_responses_tenant_and_model(bench: Bench) -> Non
         }
         free.set()
         await run.ended()
+
+
+async def test_a_run_is_summed_up_by_its_model_and_mode(bench: Bench) -> None:
+    """What a list of runs shows of it."""
+    async with bench.running() as run:
+        await run.ended()
+    assert (await run.events())[0].user_metadata.summary.data == "first · respond".encode().join([b'"', b'"'])
+
+
+async def test_every_message_says_what_it_is_for(bench: Bench) -> None:
+    """Beside the buttons of the UI; who decides there reads the shape of a decision."""
+    async with bench.running() as run:
+        await run.ended()
+        definition = (await metadata(run)).definition
+    decide = 'Decide an open approval{}: {{"approval_id": "mcpr_…", "approve": true}}.{}'
+    ours = {
+        kind: {each.name: each.description for each in found if not each.name.startswith("__")}
+        for kind, found in (
+            ("signal", definition.signal_definitions),
+            ("query", definition.query_definitions),
+            ("update", definition.update_definitions),
+        )
+    }
+    assert ours == {
+        "signal": {
+            "decide": decide.format(" without an answer", ""),
+            "decided": "Outlast: an approval was decided; read the row.",
+            "progress": "Outlast: a durable progress mark of a long step.",
+            "resume": "Outlast: a continuation has taken this parked run.",
+        },
+        "query": {"progress": "Where this run is: phase, round, items, tokens."},
+        "update": {"decide": decide.format("", " Reasons: through the API.")},
+    }
 
 
 async def test_the_details_say_what_a_run_is_doing(bench: Bench) -> None:
