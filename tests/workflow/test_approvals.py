@@ -219,7 +219,7 @@ async def test_a_decision_before_the_asks_outcome_is_taken(bench: Bench) -> None
 
 
 async def test_an_update_without_an_open_gate_is_refused_and_leaves_no_event(bench: Bench) -> None:
-    """Before any ask; refused updates cost nothing."""
+    """Before any ask; refused updates cost nothing, and a signal asks nobody."""
     free = asyncio.Event()
 
     async def held(_: object) -> LlmOutcome:
@@ -234,6 +234,7 @@ async def test_an_update_without_an_open_gate_is_refused_and_leaves_no_event(ben
         assert isinstance(refused.value.cause, ApplicationError)
         assert refused.value.cause.type == "no_open_approval"
         assert len(await run.events()) == before
+        await run.handle.signal(contracts.SIGNAL_DECIDE, {"approval_id": "mcpr_1", "approve": True})
         free.set()
         await run.ended()
         assert run.fakes.names() == [contracts.CALL_LLM]
