@@ -267,10 +267,10 @@ def withdraw_shown(tenant: str, response_id: str) -> Script[None]:
         yield Statement(query, {"tenant": tenant, "response": response_id})
 
 
-def after_end(record: ResponseRecord, *, sealed: bool, withdraw: bool = False) -> Script[None]:
-    """What an ended response leaves: its open wait asks are withdrawn (`withdraw`: all it made), secrets nobody can
-    use any more are purged."""
-    if withdraw or record.mode == "wait":
+def after_end(record: ResponseRecord, *, sealed: bool) -> Script[None]:
+    """What an ended response leaves: its open wait asks are withdrawn, secrets nobody can use any more are purged. Asks
+    of respond mode are made in the transaction that ends their response, and stay."""
+    if record.mode == "wait":
         yield Statement(_WITHDRAW_ASKED, {"tenant": record.tenant, "response": record.id})
     if sealed:
         yield from purge_secrets(record.tenant, record.id)

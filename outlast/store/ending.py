@@ -58,7 +58,7 @@ def end(tenant: str, response_id: str, ending: Ending, now: float) -> Script[tup
     given_back, parked = (yield from _give_back(record, claimed_from, ending)) if unused else (False, False)
     if not parked:
         yield from move_run(record, "stopping" if ending.stop else "closed")
-    yield from asking.after_end(record, sealed=bool(sealed), withdraw=True)
+    yield from asking.after_end(record, sealed=bool(sealed))
     if not given_back:
         yield from turns.append(record)
     return record, True

@@ -188,6 +188,20 @@ async def test_a_continuation_that_started_an_approved_call_gives_nothing_back(s
     assert await store.parked_on(TENANT, "resp_a") is None
 
 
+async def test_a_call_nobody_was_asked_for_uses_no_decision_up(store: Store) -> None:
+    """A denial starts no call; what the model ran freely after it is no use of an approval."""
+    await park(store, "a", ask("mcpr_1"))
+    decisions = [wish("mcpr_1", approve=False)]
+    await store.create(world.new(world.record("b"), decisions=decisions, takes=["mcpr_1"], claim=("resp_a", "resp_a")))
+    handle = await begin(store, "b", "llm:1")
+    await store.append(handle, [], Commit(calls=[world.call(0, "b", round=1)], outcome={}))
+    handle = await begin(store, "b", "tool:1.0", calls=1)
+    await store.append(handle, [], Commit(started=[(1, 0)]))
+    await world.end(store, "b")
+    assert (await _ask(store, "mcpr_1")).taken_by is None
+    assert await store.parked_on(TENANT, "resp_a") == "resp_a"
+
+
 async def test_a_continuation_that_completes_uses_its_decisions_up(store: Store) -> None:
     """A denied ask starts no call, and a hand-back of client calls is an end without a step: nothing is given back."""
     await park(store, "a", ask("mcpr_1"))

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from temporalio import workflow
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 
@@ -117,6 +118,14 @@ async def test_the_sixteenth_response_of_a_run_does_not_park(bench: Bench) -> No
         await run.ended()
         asks: list[AskInput] = run.fakes.inputs(ASK)
         assert [ask.may_park for ask in asks] == [True] * 15 + [False]
+
+
+async def test_a_run_whose_history_grew_long_does_not_park(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Temporal says when: the next response gets a run of its own."""
+    monkeypatch.setattr(workflow.Info, "is_continue_as_new_suggested", lambda _: True)
+    async with bench.running({}, asking()) as run:
+        await run.ended()
+        assert [given.may_park for given in run.fakes.inputs(ASK)] == [False]
 
 
 async def test_an_ask_whose_response_has_ended_neither_parks_nor_waits(bench: Bench) -> None:
