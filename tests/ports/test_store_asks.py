@@ -262,6 +262,17 @@ async def test_a_secret_lives_until_no_response_can_use_it(store: Store) -> None
     assert await store.secret(TENANT, "sec_1") is None
 
 
+async def test_a_secret_stays_for_the_response_that_runs_its_call(store: Store) -> None:
+    """Whatever becomes of the other asks it was for."""
+    asks = [ask("mcpr_1", secret_id="sec_1"), ask("mcpr_2", ordinal=1, secret_id="sec_1")]
+    await park(store, "a", *asks, secrets={"sec_1": {"authorization": "t"}})
+    await store.create(world.new(world.record("b"), decisions=[wish("mcpr_1")], takes=["mcpr_1"]))
+    await store.decide(TENANT, wish("mcpr_2", approve=False))
+    assert await store.secret(TENANT, "sec_1") == {"authorization": "t"}
+    await world.finish(store, await begin(store, "b"))
+    assert await store.secret(TENANT, "sec_1") is None
+
+
 @pytest.mark.parametrize("way", ["denied", "expired", "deleted"])
 async def test_a_secret_goes_with_the_last_ask_that_could_use_it(store: Store, way: str) -> None:
     """Denied, expired or withdrawn."""

@@ -124,3 +124,27 @@ async def test_a_decision_in_the_making_is_answered_before_a_cancelled_run_ends(
         await run.ended(CANCELED)
         # A task that found news at its end is repeated, its local activities too.
         assert set(finished(run)) == {("resp_1", CANCELLED)}
+
+
+async def test_a_decision_in_the_making_is_answered_before_a_run_is_done(bench: Bench) -> None:
+    """Somebody else was faster, and everything else is over."""
+
+    async def slowly(_: object) -> Verdict:
+        await run.handle.signal(contracts.SIGNAL_DECIDED, "mcpr_1")
+        await run.recorded(EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED, 2)
+        # The task after this one has seen the last activity's answer.
+        before = (await run.event_names()).count("WORKFLOW_TASK_STARTED")
+        await run.recorded(EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED, before + 2)
+        return Verdict("mcpr_1", "denied", "api")
+
+    script: Script = {contracts.READ_GATE: [GateView(pending=1), GateView(at=4.0)], contracts.DECIDE_APPROVAL: [slowly]}
+    async with bench.worker(script) as fakes:
+        workflow_id = await bench.start(waiting(), task_timeout=timedelta(seconds=1))
+        run = Run(bench.client.get_workflow_handle(workflow_id), fakes)
+        await fakes.called(contracts.READ_GATE)
+        async with asyncio.timeout(20):
+            answer: Verdict = await run.handle.execute_update(
+                contracts.UPDATE_DECIDE, Decision("mcpr_1", approve=True), result_type=Verdict
+            )
+        assert (answer.status, answer.won) == ("denied", False)
+        await run.ended()
