@@ -273,19 +273,69 @@ async def test_a_secret_stays_for_the_response_that_runs_its_call(store: Store) 
     assert await store.secret(TENANT, "sec_1") is None
 
 
-@pytest.mark.parametrize("way", ["denied", "expired", "deleted"])
+@pytest.mark.parametrize("way", ["denied", "overdue", "expired", "deleted"])
 async def test_a_secret_goes_with_the_last_ask_that_could_use_it(store: Store, way: str) -> None:
-    """Denied, expired or withdrawn."""
-    asked = ask("mcpr_1", secret_id="sec_1", deadline=world.now() + 1_000, on_deadline="fail")
+    """Denied, found overdue by who would have decided, expired or withdrawn."""
+    left = -1 if way == "overdue" else 1_000
+    asked = ask("mcpr_1", secret_id="sec_1", deadline=world.now() + left, on_deadline="fail")
     await park(store, "a", asked, secrets={"sec_1": {"authorization": "t"}})
     match way:
         case "denied":
             await store.decide(TENANT, wish("mcpr_1", approve=False))
+        case "overdue":
+            with pytest.raises(ApprovalAlreadyDecided):
+                await store.decide(TENANT, wish("mcpr_1"))
         case "expired":
             await store.expire(TENANT, "resp_a", world.now() + 2_000)
         case _:
             await store.delete(TENANT, "resp_a")
     assert await store.secret(TENANT, "sec_1") is None
+
+
+async def test_a_secret_is_kept_for_a_week_and_for_what_runs(store: Store) -> None:
+    """An ask that is still open then runs without it; a response in progress needs it however old it is."""
+    week = 7 * 86_400
+    asks = [ask(f"mcpr_{n}", ordinal=n, secret_id=f"sec_{n}") for n in range(3)]
+    await park(store, "a", *asks, secrets={f"sec_{n}": {"authorization": "t"} for n in range(3)})
+    await store.create(world.new(world.record("b"), decisions=[wish("mcpr_0")], takes=["mcpr_0"]))
+    await store.create(world.new(world.record("c"), secrets={"sec_c": {"authorization": "t"}}))
+
+    async def kept() -> list[str]:
+        return [each for each in ("sec_0", "sec_1", "sec_2", "sec_c") if await store.secret(TENANT, each) is not None]
+
+    await store.purge_transient(1_000 + week - 1)
+    assert await kept() == ["sec_0", "sec_1", "sec_2", "sec_c"]
+    await store.purge_transient(1_000 + week)
+    assert await kept() == ["sec_0", "sec_c"]
+
+
+async def test_an_ask_of_a_purged_response_keeps_no_content(store: Store) -> None:
+    """It stays decidable: neither what it would run nor why it was decided is left."""
+    await store.create(world.new(world.record("a", store=False), user("refund")))
+    await store.attend(TENANT, "resp_a", world.now() + 60)
+    await world.finish(store, await begin(store, "a"), approvals=[ask("mcpr_1")])
+    await store.decide(TENANT, wish("mcpr_1", approve=False, reason="too much"))
+    assert await store.purge(TENANT, "resp_a")
+    left = await _ask(store, "mcpr_1")
+    assert (left.status, left.arguments, left.reason) == ("denied", "", None)
+
+
+async def test_a_run_that_is_told_to_stop_while_it_leaves_its_park_is_still_stopped(store: Store) -> None:
+    """It may be leaving because it was told."""
+    await park(store, "a", ask("mcpr_1"))
+    assert await store.delete(TENANT, "resp_a") == "resp_a"
+    assert await store.leave_park(TENANT, "resp_a", "resp_a") is None
+    assert await store.stopping(limit=5, lease_until=world.now() + 60) == [(TENANT, "resp_a")]
+
+
+async def test_a_run_whose_continuation_was_moved_elsewhere_has_nobody_to_serve(store: Store) -> None:
+    """Were it to come back, it would wait for a response that is not its own."""
+    await park(store, "a", ask("mcpr_1"))
+    decisions = [wish("mcpr_1")]
+    await store.create(world.new(world.record("b"), decisions=decisions, takes=["mcpr_1"], claim=("resp_a", "resp_a")))
+    assert await store.leave_park(TENANT, "resp_a", "resp_a") == "resp_b"
+    assert await store.set_workflow(TENANT, "resp_b", old="resp_a", new="resp_b")
+    assert await store.leave_park(TENANT, "resp_a", "resp_a") is None
 
 
 async def test_taking_what_is_not_decided_or_not_there_is_refused(store: Store) -> None:

@@ -56,6 +56,18 @@ async def test_a_run_goes_on_with_its_history_after_an_ancestor_was_deleted(stor
     await world.until_gone(tmp_path, b'"msg_a"')
 
 
+async def test_what_no_run_reads_of_a_deleted_ancestor_is_in_no_file_at_once(store: Store, tmp_path: Path) -> None:
+    """Its request and its events: a run that goes on needs its items alone."""
+    await store.create(world.new(world.record("a", request={"model": "demo", "instructions": "canary-1"}), user("a")))
+    shown = [added("msg_a"), world.part("msg_a"), world.delta("msg_a", "canary-2"), done("msg_a", "a")]
+    await world.finish(store, await begin(store, "a"), *shown)
+    await create(store, "b", user("b"), previous_response_id="resp_a")
+    await store.delete(TENANT, "resp_a")
+    for canary in (b"canary-1", b"canary-2"):
+        await world.until_gone(tmp_path, canary)
+    assert await history(store, "b") == ["a", "msg_a", "b"]
+
+
 async def test_a_continuation_through_a_deleted_ancestor_is_refused_by_name(store: Store) -> None:
     """Whether its items are kept for a run or not; also for one whose history was read before."""
     for name, parent in (("a", None), ("b", "resp_a"), ("c", "resp_b")):
