@@ -153,25 +153,30 @@ def _listen(settings: Settings) -> socket.socket:
 
 
 def _services(opened: Ports, ui_url: str | None) -> Services:
-    settings, limits = opened.settings, opened.settings.limits
+    settings = opened.settings
     return Services(
         store=opened.store,
         conversations=opened.store.conversations,
         runs=opened.runs,
         catalog=opened.catalog,
-        limits=RequestLimits(
-            max_body_bytes=limits.max_body_bytes,
-            max_items=limits.max_items,
-            max_tools=limits.max_tools,
-            max_tool_calls=limits.max_tool_calls,
-            max_rounds=limits.max_rounds,
-        ),
-        parallel_tool_calls=limits.parallel_tool_calls,
+        limits=_request_limits(settings),
+        parallel_tool_calls=settings.limits.parallel_tool_calls,
         skip_tools=settings.tools.unsupported == "skip",
         approvals=ApprovalDefaults(ApprovalMode(settings.approvals.mode), settings.approvals.deadline_seconds),
         timeouts=opened.timeouts,
         clock=time.time,
         ui_url=ui_url,
+    )
+
+
+def _request_limits(settings: Settings) -> RequestLimits:
+    limits = settings.limits
+    return RequestLimits(
+        max_body_bytes=limits.max_body_bytes,
+        max_items=limits.max_items,
+        max_tools=limits.max_tools,
+        max_tool_calls=limits.max_tool_calls,
+        max_rounds=limits.max_rounds,
     )
 
 

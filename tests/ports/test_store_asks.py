@@ -118,6 +118,16 @@ async def test_of_racing_continuations_one_takes_the_ask_and_the_parked_run(open
     assert [record.id for record in stored if record is not None] == [winner]
 
 
+async def test_a_decision_made_elsewhere_is_used_once(store: Store) -> None:
+    """The second continuation brings no decision that could be refused: the ask itself says that it was used."""
+    await park(store, "a", ask("mcpr_1"))
+    await store.decide(TENANT, wish("mcpr_1"))
+    await store.create(world.new(world.record("b"), takes=["mcpr_1"]))
+    with pytest.raises(ApprovalAlreadyDecided, match="Response resp_b has used it"):
+        await store.create(world.new(world.record("c"), takes=["mcpr_1"]))
+    assert (await _ask(store, "mcpr_1")).taken_by == "resp_b"
+
+
 async def test_leaving_the_park_and_claiming_it_exclude_each_other(open_another: Open) -> None:
     """Either the run is closed and the continuation starts its own, or the run learns who claimed it."""
     stores = [await open_another(), await open_another()]

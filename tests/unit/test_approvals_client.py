@@ -37,6 +37,24 @@ async def test_a_server_that_is_not_outlast_is_named(stranger: str) -> None:
         await asyncio.to_thread(approvals_client.decide, stranger, "mcpr_1", approve=True, reason=None)
 
 
+@pytest.mark.parametrize(
+    ("given", "variable", "url"),
+    [
+        (None, None, "http://127.0.0.1:8080"),
+        (None, "http://box:1/v1", "http://box:1"),
+        ("http://here:2/", "http://box:1", "http://here:2"),
+    ],
+)
+def test_the_server_is_the_flags_else_the_environments_else_this_machine(
+    monkeypatch: pytest.MonkeyPatch, given: str | None, variable: str | None, url: str
+) -> None:
+    """With or without `/v1`."""
+    monkeypatch.delenv("OUTLAST_URL", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("OUTLAST_URL", variable)
+    assert approvals_client.base_url(given) == url
+
+
 async def test_an_id_stays_one_part_of_the_path(stranger: str) -> None:
     """Or a decision would be posted somewhere else."""
     _SEEN.clear()

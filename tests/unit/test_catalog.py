@@ -36,3 +36,11 @@ async def test_a_model_reads_what_its_section_and_its_server_say() -> None:
         "local": "chat",
     }
     await catalog.aclose()
+
+
+async def test_an_upstream_that_is_away_lists_nothing() -> None:
+    """The names that are ours are still there."""
+    given = Settings.model_validate({"upstreams": {"away": {"base_url": "http://127.0.0.1:9/v1"}}})
+    catalog = Catalog(given, "http://127.0.0.1:9/v1")
+    assert await catalog.names() == ["demo"]
+    await catalog.aclose()

@@ -1,8 +1,11 @@
 """The sweeper over a real store and a Temporal that says what a test wants."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,7 +18,7 @@ from outlast.store import sql
 from outlast.store.base import Commit, Ending
 from outlast.store.port import Store
 from outlast.store.sqlite import open_store
-from outlast.sweeper import Sweeper
+from outlast.sweeper import Pace, Sweeper
 from tests.support import store_world as world
 from tests.support.store_world import TENANT
 
@@ -143,6 +146,65 @@ async def test_content_that_was_not_to_be_kept_is_purged_while_temporal_is_away(
     clock.now += 61
     assert await Sweeper(store, Temporal(away=True), Timeouts(), clock=clock.time).sweep() == 0
     assert await store.get(TENANT, "resp_a") is None
+
+
+async def test_nothing_is_leased_while_temporal_is_away(store: Store, clock: Clock) -> None:
+    """The first sweep after its return mends at once."""
+    temporal = Temporal(running=None, away=True)
+    await world.create(store, "a", run_state=_first_state("resp_a"))
+    clock.now += 61
+    sweeper = Sweeper(store, temporal, Timeouts(), clock=clock.time)
+    assert await sweeper.sweep() == 0
+    temporal.away = False
+    assert await sweeper.sweep() == 1
+    assert temporal.started == ["resp_a"]
+
+
+async def test_every_kind_of_answer_wakes_a_run_that_waits(store: Store, clock: Clock) -> None:
+    """Approved, denied, and what its deadline answers now; an open ask wakes nobody."""
+    temporal = Temporal()
+    await world.create(store, "a", mode="wait")
+    late: dict[str, Any] = {"deadline": clock.now + 10, "on_deadline": "fail"}
+    asks = [world.ask(f"mcpr_{n}", mode="wait", ordinal=n, **(late if n == 2 else {})) for n in range(4)]
+    await store.append(await world.begin(store, "a", "ask:1"), [], Commit(approvals=asks, outcome={}))
+    await store.decide(TENANT, world.wish("mcpr_0"))
+    await store.decide(TENANT, world.wish("mcpr_1", approve=False))
+    clock.now += 61
+    assert await Sweeper(store, temporal, Timeouts(), clock=clock.time).sweep() == 1
+    assert temporal.signals == [("decided", f"mcpr_{n}") for n in range(3)]
+
+
+async def test_overdue_asks_of_a_parked_run_expire(store: Store, clock: Clock) -> None:
+    """Nobody waits for them, and nobody need look."""
+    await world.park(store, "a", world.ask("mcpr_1", deadline=clock.now + 10, on_deadline="deny"))
+    clock.now += 11
+    await Sweeper(store, Temporal(), Timeouts(), clock=clock.time).sweep()
+    found = await store.approval(TENANT, "mcpr_1")
+    assert found is not None
+    assert (found.status, found.decided_by) == ("denied", "deadline")
+
+
+async def test_a_sweep_that_failed_is_tried_again(store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Temporal went away in the middle of it."""
+    temporal = Temporal(running=None, lost=True)
+    await world.create(store, "a", run_state=_first_state("resp_a"))
+    clock.now += 61
+    slept = 0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal slept
+        assert seconds == 5
+        slept += 1
+        clock.now += 60
+        temporal.lost = False
+        if slept == 2:
+            raise asyncio.CancelledError
+
+    sweeper = Sweeper(store, temporal, Timeouts(), pace=Pace(every=5), clock=clock.time)
+    monkeypatch.setattr("outlast.sweeper.asyncio", SimpleNamespace(sleep=sleep))
+    with pytest.raises(asyncio.CancelledError):
+        await sweeper.run_forever()
+    assert temporal.started == ["resp_a"]
 
 
 async def test_a_sweep_cut_short_delays_its_row_by_its_lease_only(store: Store, clock: Clock) -> None:

@@ -169,6 +169,25 @@ async def test_a_worker_that_stops_beating_is_a_lost_attempt(bench: Bench) -> No
         assert [each.ended for each in finishing(run)] == [Ended(Status.FAILED, code="step_failed")]
 
 
+async def test_a_tool_whose_worker_stops_beating_is_a_lost_attempt(bench: Bench) -> None:
+    """Noticed by the missing beats, long before the tool's own time is over."""
+
+    async def silent(_: ToolInput) -> object:
+        await asyncio.Event().wait()
+        return None
+
+    timeouts = replace(TIMEOUTS, heartbeat=0.5, tool_attempts=1)
+    script: Script = {contracts.CALL_LLM: [tools(0)], contracts.EXECUTE_TOOLS: [silent]}
+    async with bench.running(script, timeouts=timeouts) as run:
+        await run.ended()
+        assert run.fakes.names() == [
+            contracts.CALL_LLM,
+            contracts.EXECUTE_TOOLS,
+            contracts.FAIL_CALL,
+            contracts.CALL_LLM,
+        ]
+
+
 async def test_an_attempt_waits_as_long_as_the_upstream_asks(bench: Bench) -> None:
     """`retry-after` arrives as `next_retry_delay` and beats the policy's interval."""
     began: list[float] = []

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -24,6 +25,21 @@ async def asked(world: World, count: int = 1, **body: object) -> tuple[str, list
     assert answer.status_code == 200, answer.text
     assert [item["id"] for item in answer.json()["output"]] == names
     return answer.json()["id"], names
+
+
+async def asked_with_secret(world: World, **body: object) -> tuple[str, list[str]]:
+    """One whose ask was sealed with the credentials of its request."""
+    name = f"mcpr_{next(_numbers)}"
+
+    async def part(response_id: str) -> None:
+        record = await world.store.get("default", response_id)
+        assert record is not None
+        ask = replace(approval(response_id, name), secret_id=record.credentials["desk"])
+        await world.activities.ask(response_id, ask)
+
+    world.runs.play(part)
+    answer = await world.http.post("/v1/responses", json={"model": "demo", "input": "refund 1042", **body})
+    return answer.json()["id"], [name]
 
 
 def verdict(approval_id: str, approve: bool = True, **more: object) -> JsonObject:
@@ -185,6 +201,17 @@ async def test_an_approval_does_not_move_to_another_server(world: World) -> None
     for refused in (moved, other):
         assert (refused.status_code, refused.json()["error"]["code"]) == (400, "approval_mismatch")
     assert (await go_on(world, previous, [verdict(name)], tools=[DESK])).status_code == 200
+
+
+async def test_credentials_of_another_key_serve_no_later_round(world: World) -> None:
+    """The approved call runs with its own; what comes after it is the business of who continued."""
+    owned = {"tools": [{**DESK, "authorization": "t"}]}
+    for key, kept in (("local", True), ("key_2", False)):
+        previous, (name,) = await asked_with_secret(world, **owned)
+        answer = await go_on(world, previous, [verdict(name)], headers={"x-key": key})
+        record = await world.store.get("default", answer.json()["id"])
+        assert record is not None
+        assert bool(record.credentials) is kept, key
 
 
 async def test_a_key_without_the_approver_role_continues_only_what_was_decided(world: World) -> None:

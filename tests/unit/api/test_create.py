@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from outlast.contracts import RunInput
 from outlast.loop.state import ApprovalMode, Phase
-from outlast.protocol.errors import UpstreamRateLimited, UpstreamRefused
-from outlast.store.base import Commit
+from outlast.protocol.errors import Unavailable, UpstreamRateLimited, UpstreamRefused
+from outlast.store.base import Commit, Ending
 from tests.support.api_client import frames
 from tests.support.fake_runs import message
 from tests.unit.api.conftest import World
@@ -127,6 +128,8 @@ async def test_headers_leave_after_a_second_without_events(world: World) -> None
 
     world.runs.play(part)
     body = {"model": "demo", "input": "hi", "stream": True}
+    # A hold of more would give up; the model goes on in any case, or the server of the test would wait for it.
+    asyncio.get_running_loop().call_later(8, refuse.set)
     async with world.http.stream("POST", "/v1/responses", json=body) as answer:
         assert answer.status_code == 200
         refuse.set()
@@ -158,10 +161,53 @@ async def test_a_failure_after_a_committed_item_is_a_failed_response(world: Worl
     assert [item["type"] for item in body["output"]] == ["message"]
 
 
-async def test_a_start_that_fails_ends_the_foreground_response(world: World) -> None:
-    """503 with Retry-After; the row is ended, so a start that did arrive finds nothing to do."""
-    world.runs.up = False
+async def test_a_failure_after_an_abandoned_piece_is_an_http_error(world: World) -> None:
+    """Nothing of it is kept by anybody: a repeat does the same again."""
+
+    async def part(response_id: str) -> None:
+        handle = await world.activities.begin(response_id, "llm:1")
+        await world.store.append(handle, message("so f")[:3], Commit())
+        row = {"code": "server_error", "message": "lost", "http": {"status": 502}}
+        await world.store.end("default", response_id, Ending("failed", error=row))
+
+    world.runs.play(part)
     answer = await world.http.post("/v1/responses", json={"model": "demo", "input": "hi"})
+    assert (answer.status_code, answer.json()["error"]["message"]) == (502, "lost")
+    failed = (await world.http.get(f"/v1/responses/{answer.headers['x-outlast-response-id']}")).json()
+    assert [item["status"] for item in failed["output"]] == ["incomplete"]
+
+
+async def test_a_caller_without_the_role_creates_nothing(world: World) -> None:
+    """403 that names it."""
+    answer = await world.http.post(
+        "/v1/responses", json={"model": "demo", "input": "hi"}, headers={"x-roles": "approver"}
+    )
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden")
+    assert "'caller'" in answer.json()["error"]["message"]
+    assert world.runs.started == []
+
+
+@pytest.mark.parametrize(("wait", "header"), [(0.2, "1"), (1.2, "2"), (7, "7")])
+async def test_retry_after_is_whole_seconds_and_never_too_early(world: World, wait: float, header: str) -> None:
+    """And never 0, at which clients come back at once."""
+    world.runs.play(lambda rid: world.activities.fail(rid, UpstreamRateLimited("slow down", retry_after=wait)))
+    answer = await world.http.post("/v1/responses", json={"model": "demo", "input": "hi"})
+    assert answer.headers["retry-after"] == header
+
+
+async def test_a_start_that_fails_ends_the_foreground_response(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """503 with Retry-After; the row is ended, so a start that did arrive finds nothing to do."""
+    tried: list[str] = []
+
+    async def start(run: RunInput, workflow_id: str) -> None:
+        tried.append(workflow_id)
+        raise Unavailable("Temporal did not take the run. Try again.", retry_after=1)
+
+    monkeypatch.setattr(world.runs, "start", start)
+    answer = await world.http.post("/v1/responses", json={"model": "demo", "input": "hi"})
+    ended = await world.store.get("default", *tried)
+    assert ended is not None
+    assert ended.status == "failed"
     assert answer.status_code == 503
     assert answer.headers["retry-after"] == "1"
     assert answer.json()["error"]["code"] == "unavailable"
@@ -198,6 +244,24 @@ async def test_nothing_of_store_false_is_readable_afterwards(world: World) -> No
         "/v1/responses", json={"model": "demo", "input": "hi", "previous_response_id": response_id}
     )
     assert chained.json()["error"]["code"] == "previous_response_not_found"
+
+
+async def test_nothing_of_store_false_is_readable_while_it_runs(world: World) -> None:
+    """Its reader has it, and nobody else."""
+    doors = (("GET", ""), ("GET", "?stream=true"), ("GET", "/input_items"), ("POST", "/cancel"), ("DELETE", ""))
+    answered: list[int] = []
+
+    async def part(response_id: str) -> None:
+        async with asyncio.timeout(20):
+            for method, path in doors:
+                async with world.http.stream(method, f"/v1/responses/{response_id}{path}") as answer:
+                    answered.append(answer.status_code)
+        await world.activities.say(response_id, "secret")
+
+    world.runs.play(part)
+    answer = await world.http.post("/v1/responses", json={"model": "demo", "input": "hi", "store": False})
+    assert answer.json()["status"] == "completed"
+    assert answered == [404] * len(doors)
 
 
 async def test_a_client_that_leaves_does_not_stop_the_run(world: World) -> None:

@@ -3,15 +3,19 @@
 import asyncio
 import json
 import logging
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
+from starlette.types import Message, Send
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
+from api.sse import EventStream, Tail
 from outlast.protocol.json import JsonObject
+from outlast.store.base import Frames
 from tests.unit.api.conftest import World
 
 
@@ -195,6 +199,38 @@ async def test_keepalives_repeat_the_last_number(world: World, monkeypatch: pyte
     assert ": keep-alive\n\n" in text
     assert text.endswith("data: [DONE]\n\n")
     assert "keepalive" not in (await world.http.get(f"/v1/responses/{response_id}?stream=true")).text
+
+
+async def test_no_keepalive_is_sent_to_a_client_that_reads_too_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its socket is full: what is under way may be half of a frame."""
+    monkeypatch.setattr("api.sse.KEEPALIVE_SECONDS", 0.01)
+    due, sent = 0, []
+    read = asyncio.Event()
+    alive = EventStream._keep_alive
+
+    async def keep_alive(stream: EventStream, send: Send) -> None:
+        nonlocal due
+        due += 1
+        await alive(stream, send)
+        if due == 2:
+            read.set()
+
+    async def events() -> AsyncIterator[Frames]:
+        yield Frames([(0, "response.completed", b"{}")], ended=True)
+
+    async def send(message: Message) -> None:
+        sent.append(message.get("body", b""))
+        if sent[-1]:
+            await read.wait()
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(EventStream, "_keep_alive", keep_alive)
+    async with asyncio.timeout(30):
+        await EventStream(Tail(events()))({"type": "http"}, receive, send)
+    assert sent == [b"", b"event: response.completed\ndata: {}\n\ndata: [DONE]\n\n"]
 
 
 @pytest.mark.parametrize("world", [lambda services: replace(services, skip_tools=True)], indirect=True)
