@@ -11,11 +11,14 @@ from temporalio.testing import ActivityEnvironment
 
 from activities import base
 from activities.base import Deps
+from activities.execute_tools import ExecuteToolsActivity
 from activities.finish_response import LocalActivities
 from activities.interrupt_for_approval import InterruptForApprovalActivity
-from outlast.contracts import AskInput, GateInput, GateView, ParkInput, Resumed
+from outlast.contracts import AskInput, GateInput, GateView, ParkInput, Resumed, Timeouts, ToolInput
 from outlast.loop.state import Batch, Ended, Phase, RunState, Status
+from outlast.mcp.base import NotDispatched, ServerRef, ToolOutcome, ToolSpec
 from outlast.mcp.client import McpClients
+from outlast.protocol.json import JsonObject
 from outlast.protocol.usage import Usage
 from outlast.store.base import Commit
 from outlast.store.port import Store
@@ -82,6 +85,42 @@ async def test_the_headers_of_a_request_win_over_the_configured_ones(store: Stor
     assert await base.server_headers(given, world.TENANT, URL, "sec_1") == {"authorization": "theirs", "x-team": "desk"}
     assert await base.server_headers(given, world.TENANT, URL, None) == {"authorization": "ours", "x-team": "desk"}
     assert await base.server_headers(given, world.TENANT, URL, "sec_gone") is None
+
+
+class Away:
+    """An MCP server nobody can connect to."""
+
+    def __init__(self) -> None:
+        self.tries = 0
+
+    async def list_tools(self, server: ServerRef, *, timeout: float) -> tuple[ToolSpec, ...]:
+        raise AssertionError(server)
+
+    async def call(
+        self, server: ServerRef, tool: str, arguments: JsonObject, *, idempotency_key: str, timeout: float
+    ) -> ToolOutcome:
+        self.tries += 1
+        raise NotDispatched("refused")
+
+    async def aclose(self) -> None:
+        raise AssertionError
+
+
+@pytest.mark.parametrize(("seconds", "tries"), [(0.1, 1), (0.9, 2)])
+async def test_a_server_that_is_away_is_tried_again_within_the_calls_deadline(
+    store: Store, seconds: float, tries: int
+) -> None:
+    """Past it the activity would be cut, and a call that never left count as unknown."""
+    await store.create(world.new(world.record("a", workflow_id=WORKFLOW)))
+    handle = await world.begin(store, "a", "llm:1", workflow_id=WORKFLOW)
+    await store.append(handle, [world.added("mcp_a0", "mcp_call")], Commit(calls=[world.call(0)], outcome={}))
+    mcp = Away()
+    request = ToolInput(world.TENANT, "resp_a", 1, 0, Timeouts(tool=seconds))
+    await ActivityEnvironment().run(ExecuteToolsActivity(deps(store, mcp=mcp)).execute_tools, request)
+    assert mcp.tries == tries
+    (item,) = await store.output(world.TENANT, "resp_a")
+    assert item["status"] == "failed"
+    assert "could not be reached: refused" in item["error"]["content"][0]["text"]
 
 
 @pytest.mark.parametrize("stored", [True, False])
