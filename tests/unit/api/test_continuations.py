@@ -225,6 +225,13 @@ async def test_a_key_without_the_approver_role_continues_only_what_was_decided(w
     assert (await go_on(world, previous, [verdict(name)], headers=caller)).status_code == 200
 
 
+async def test_an_admin_may_do_what_callers_and_approvers_may(world: World) -> None:
+    """Without holding either role."""
+    previous, (name,) = await asked(world)
+    assert (await go_on(world, previous, [verdict(name)], headers={"x-roles": "admin"})).status_code == 200
+    assert (await world.http.get(f"/v1/approvals/{name}")).json()["status"] == "approved"
+
+
 @pytest.mark.parametrize("body", [{}, {"approve": "yes"}, {"approve": True, "reason": 1}])
 async def test_a_decision_must_be_a_boolean(world: World, body: JsonObject) -> None:
     """400 naming the field."""

@@ -46,6 +46,16 @@ async def test_a_page_of_another_site_cannot_connect(world: World, origin: str) 
         assert (await heard(connection))["error"]["code"] == "invalid_json"
 
 
+async def test_a_caller_without_the_role_creates_nothing(world: World) -> None:
+    """The connection is anybody's, a request on it is a caller's."""
+    url = f"{world.url.replace('http', 'ws')}/v1/responses"
+    async with connect(url, additional_headers={"x-roles": "approver"}) as connection:
+        await connection.send(wanted())
+        refused = await heard(connection)
+    assert (refused["status"], refused["error"]["code"]) == (403, "forbidden")
+    assert world.runs.started == []
+
+
 async def test_preparing_does_not_use_up_decisions_made_elsewhere(world: World) -> None:
     """Nothing would run the approved call: refused by name, the ask stays free and its run parked."""
     previous, (name,) = await asked(world)
