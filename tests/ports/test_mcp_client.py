@@ -343,6 +343,8 @@ async def test_every_page_is_listed(clients: McpClients) -> None:
 async def test_a_listing_over_a_cap_fails_and_names_the_cap(clients: McpClients) -> None:
     """128 tools, 1 MiB of definitions, pages without end."""
     many = {f"tool_{n}": Tool(str) for n in range(129)}
+    async with mcp_server(dict(list(many.items())[:128])) as server:
+        assert len(await clients.list_tools(ref(server), timeout=5)) == 128
     async with mcp_server(many) as server:
         with pytest.raises(ListFailed, match="more than 128 tools, the cap per server"):
             await clients.list_tools(ref(server), timeout=5)

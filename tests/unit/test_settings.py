@@ -108,6 +108,9 @@ def test_a_configured_upstream_keeps_openai_variables_out_but_not_the_flag(monke
     flagged = config.load(upstream="http://10.0.0.2")
     assert [up.base_url for up in flagged.upstreams.values()] == ["http://10.0.0.2"]
     assert flagged.models == {}
+    assert flagged.route("other") == ModelRoute("default", "other")
+    # The built-in one exists beside every upstream.
+    assert flagged.route("demo") == settings.route("demo") == ModelRoute("demo", "demo")
 
 
 @pytest.mark.parametrize(
