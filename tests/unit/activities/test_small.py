@@ -123,6 +123,27 @@ async def test_a_server_that_is_away_is_tried_again_within_the_calls_deadline(
     assert "could not be reached: refused" in item["error"]["content"][0]["text"]
 
 
+@pytest.mark.parametrize(
+    ("started", "safe", "unknown"), [(True, False, True), (True, True, False), (False, False, False)]
+)
+async def test_only_an_unsafe_call_that_was_dispatched_may_have_happened(
+    store: Store, started: bool, safe: bool, unknown: bool
+) -> None:
+    """Every attempt was lost: what the model is told says no more than is known."""
+    await store.create(world.new(world.record("a", workflow_id=WORKFLOW)))
+    handle = await world.begin(store, "a", "llm:1", workflow_id=WORKFLOW)
+    calls = [world.call(0, safe=safe)]
+    await store.append(handle, [world.added("mcp_a0", "mcp_call")], Commit(calls=calls, outcome={}))
+    if started:
+        handle = await world.begin(store, "a", "tool:1.0", workflow_id=WORKFLOW, calls=1)
+        await store.append(handle, [], Commit(started=[(1, 0)]))
+    request = ToolInput(world.TENANT, "resp_a", 1, 0, Timeouts())
+    await ActivityEnvironment().run(ExecuteToolsActivity(deps(store)).fail_call, request)
+    (item,) = await store.output(world.TENANT, "resp_a")
+    said = item["error"]["content"][0]["text"]
+    assert ("outcome_unknown" in said, "the worker that ran it was lost" in said) == (unknown, True)
+
+
 @pytest.mark.parametrize("stored", [True, False])
 async def test_only_a_stored_response_parks_its_run(store: Store, stored: bool) -> None:
     """Nobody may continue from one that is purged, so nobody would take the run."""
