@@ -13,6 +13,7 @@ from temporalio.service import RPCError
 
 from outlast import contracts
 from outlast.contracts import Mark
+from outlast.loop.servers import Servers
 from outlast.loop.state import Ended, Status
 from outlast.mcp.base import McpPort
 from outlast.protocol import building
@@ -37,12 +38,14 @@ class Models(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Deps:
-    """The ports of the activities, composed in `worker.py`. `server_headers`: of configured servers, by URL."""
+    """The ports of the activities, composed in `worker.py`. `server_headers`: of configured servers, by URL; `servers`:
+    what else their operator says of them."""
 
     store: Store
     models: Models
     mcp: McpPort
     server_headers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    servers: Servers = field(default_factory=Servers)
     on_deadline: Literal["none", "deny", "fail"] = "none"
     clock: Callable[[], float] = time.time
 
@@ -73,7 +76,7 @@ def ended_as(record: ResponseRecord | None) -> Ended:
 
 
 def call_item(row: CallRow) -> JsonObject:
-    """A gateway call as it is announced, without its result."""
+    """A gateway call as it is announced, without its result; not of a hosted type."""
     return building.mcp_call_item(
         row.item_id, row.server_label or "", row.name, row.arguments, approval_request_id=row.approval_id
     )

@@ -194,7 +194,7 @@ class CallLlmActivity:
         return replace(end, events=[*held.events, *end.events], calls=[*held.calls, *end.calls])
 
     async def _show(self, attempt: _Attempt, fed: Fed, progress: Progress) -> None:
-        shown, private = rounds.sealed_apart(fed.events) if attempt.seals else (fed.events, {})
+        shown, private = rounds.kept(attempt, fed)
         await self._store.append(attempt.handle, shown, Commit(calls=rounds.rows(attempt, fed), private=private))
         failpoints.hit(failpoints.MID_STREAM)
         if any(event.type == events.ITEM_DONE for event in fed.events):
@@ -206,7 +206,7 @@ class CallLlmActivity:
         outcome = rounds.outcome(end, self._deps.clock(), bound if bound.tools else None)
         after = absorb(state, outcome)
         ended = ends_with(after)
-        shown, private = rounds.sealed_apart(end.events) if attempt.seals else (end.events, {})
+        shown, private = rounds.kept(attempt, end)
         commit = Commit(
             calls=rounds.rows(attempt, end),
             private=private,

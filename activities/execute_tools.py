@@ -18,12 +18,12 @@ from typing import assert_never
 
 from temporalio import activity
 
-from activities import base
+from activities import base, results
 from activities.base import Deps
 from outlast import contracts, failpoints
 from outlast.contracts import ToolDone, ToolInput
-from outlast.mcp.base import ImageBlock, NotDispatched, ServerRef, ToolFailed, ToolOk, ToolOutcome, ToolUnknown
-from outlast.protocol import building, json
+from outlast.mcp.base import ImageBlock, NotDispatched, ServerRef, ToolOutcome, ToolUnknown
+from outlast.protocol import hosted, json
 from outlast.protocol.errors import ResponseEnded, StaleFence
 from outlast.protocol.json import JsonObject
 from outlast.store.base import Begun, Blob, CallRow, Commit, Committed, Gone
@@ -31,22 +31,10 @@ from outlast.store.base import Begun, Blob, CallRow, Commit, Committed, Gone
 # A connection that failed before dispatch: nothing ran, so trying again is free of risk.
 _CONNECT_DELAYS = (0.2, 1.0)
 
-_UNKNOWN = (
-    "outcome_unknown: the call was dispatched and its result was lost ({reason}). "
-    "It may or may not have happened. Do not repeat it before checking."
-)
-
 _WORKER_LOST = "the worker that ran it was lost"
+_EXPIRED = "the credentials of this MCP server have expired: send them again and repeat"
 
 Run = Callable[[Begun, CallRow, ToolInput], Awaitable[ToolOutcome]]
-
-
-def _execution_error(text: str) -> ToolFailed:
-    return ToolFailed(error=building.tool_error(text), text=text)
-
-
-def _unknown(reason: str) -> ToolFailed:
-    return _execution_error(_UNKNOWN.format(reason=reason))
 
 
 class ExecuteToolsActivity:
@@ -91,11 +79,11 @@ class ExecuteToolsActivity:
             return self._done(gone=True)
 
     async def _lost(self, begun: Begun, row: CallRow, request: ToolInput) -> ToolOutcome:
-        return _unknown(_WORKER_LOST) if row.started and not row.safe else _execution_error(_WORKER_LOST)
+        return results.unknown(_WORKER_LOST) if row.started and not row.safe else results.execution_error(_WORKER_LOST)
 
     async def _run(self, begun: Begun, row: CallRow, request: ToolInput) -> ToolOutcome:
         if row.started and not row.safe:
-            return _unknown(_WORKER_LOST)
+            return results.unknown(_WORKER_LOST)
         if not row.started:
             await self._store.append(begun.handle, [], Commit(started=[(row.round, row.ordinal)]))
         failpoints.hit(failpoints.AFTER_MARKER)
@@ -107,7 +95,7 @@ class ExecuteToolsActivity:
         label, url = row.server_label or "", row.server_url or ""
         headers = await base.server_headers(self._deps, request.tenant, url, row.secret_id)
         if headers is None:
-            return _execution_error("the credentials of this MCP server have expired: send them again and repeat")
+            return results.execution_error(_EXPIRED)
         server = ServerRef(label=label, url=url, headers=headers)
         clock = asyncio.get_running_loop().time
         # One deadline for all tries: past it the activity is cut, and a call that never left would count as unknown.
@@ -116,36 +104,36 @@ class ExecuteToolsActivity:
         for delay in (*_CONNECT_DELAYS, None):
             try:
                 outcome = await self._deps.mcp.call(
-                    server, row.name, arguments, idempotency_key=row.idempotency_key, timeout=deadline - clock()
+                    server,
+                    row.name,
+                    arguments,
+                    idempotency_key=row.idempotency_key,
+                    timeout=deadline - clock(),
+                    encoded_images=row.hosted is not None and hosted.makes_images(row.hosted["item"]),
                 )
             except NotDispatched as error:
                 if delay is None or clock() + delay >= deadline:
-                    return _execution_error(f"the MCP server could not be reached: {error}")
+                    return results.execution_error(f"the MCP server could not be reached: {error}")
                 await asyncio.sleep(delay)
                 continue
             if isinstance(outcome, ToolUnknown):
-                safe = outcome.failed or _execution_error(outcome.reason)
-                return safe if row.safe else _unknown(outcome.reason)
+                safe = outcome.failed or results.execution_error(outcome.reason)
+                return safe if row.safe else results.unknown(outcome.reason)
             return outcome
         raise AssertionError("the last try returns")
 
     async def _record(self, begun: Begun, row: CallRow, outcome: ToolOutcome) -> ToolDone:
-        item = base.call_item(row)
-        private: dict[str, JsonObject] = {}
-        match outcome:
-            case ToolOk(text, images):
-                if images:
-                    private[row.item_id] = {"images": await self._keep(begun, images)}
-                events = building.finish_mcp_call(item, output=text)
-            case ToolFailed(error, _):
-                events = building.finish_mcp_call(item, error=error)
-            case ToolUnknown(reason):
-                events = building.finish_mcp_call(item, error=_unknown(reason).error)
-            case _:
-                assert_never(outcome)
+        end = results.end(row, outcome, begun.handle.record.request.get("include") or ())
+        private = end.private
+        if end.images:
+            private = {**private, "images": await self._keep(begun, end.images)}
         done = self._done()
-        commit = Commit(done=[(row.round, row.ordinal)], private=private, outcome=base.encode(done))
-        await self._store.append(begun.handle, events, commit)
+        commit = Commit(
+            done=[(row.round, row.ordinal)],
+            private={row.item_id: private} if private else {},
+            outcome=base.encode(done),
+        )
+        await self._store.append(begun.handle, end.events, commit)
         failpoints.hit(failpoints.AFTER_COMMIT_BEFORE_ACK)
         return done
 

@@ -7,19 +7,21 @@ own, so a later attempt of the round finds what was listed.
 
 import asyncio
 import hashlib
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import assert_never
 
 from activities import base
 from activities.base import Deps
 from outlast.loop import approvals, bindings
-from outlast.loop.bindings import Bindings, ListedTool, ToolBinding
+from outlast.loop.bindings import Bindings, ListedTool, ToolBinding, ToolPolicy
+from outlast.loop.servers import Builtin
 from outlast.mcp.base import ListFailed, ServerRef, ToolSpec
-from outlast.protocol import building, ids, json
+from outlast.protocol import building, hosted, ids, json
 from outlast.protocol.errors import ResponseEnded, ToolServerUnavailable
 from outlast.protocol.json import JsonObject
-from outlast.protocol.tools import FunctionTool, McpTool, parse_tools
+from outlast.protocol.native import NativeTool
+from outlast.protocol.tools import FunctionTool, McpTool, Tool, parse_tools
 from outlast.store.base import Begun, Commit, Committed, Gone, ResponseRecord
 
 LIST_TIMEOUT = 30.0
@@ -34,6 +36,15 @@ class Listing:
     tools: tuple[ListedTool, ...] = ()
     public: tuple[JsonObject, ...] = ()
     error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _HostedTool:
+    """A hosted tool as declared, and what runs it."""
+
+    kind: str
+    given: NativeTool
+    builtin: Builtin
 
 
 class Listings:
@@ -51,20 +62,58 @@ class Listings:
         declared = parse_tools(record.request.get("tools") or [])
         servers = [tool for tool in declared if isinstance(tool, McpTool)]
         client = [tool.name for tool in declared if isinstance(tool, FunctionTool)]
-        listings = await asyncio.gather(*(self._list(record, tool) for tool in servers))
+        bound_types = self._hosted(declared)
+        found = await asyncio.gather(
+            *(self._list(record, tool.server_label, tool.server_url) for tool in servers),
+            *(self._list(record, each.builtin.server, each.builtin.url) for each in bound_types),
+        )
+        listings, builtin = found[: len(servers)], found[len(servers) :]
         bound: list[ToolBinding] = []
         for tool, listing in zip(servers, listings, strict=True):
-            kept = await self._commit(record, tool, listing, show=tool.server_label not in shown)
+            label = tool.server_label
+            kept = await self._commit(record, label, _filtered(tool, listing), show=label not in shown)
             if kept.error is not None and tool.required:
                 raise ToolServerUnavailable(
                     f"MCP server '{tool.server_label}' could not be listed: {kept.error}", param="tools"
                 )
-            bound.extend(_bind(tool, kept, record))
+            bound.extend(_bind(tool, kept, record, self._deps.servers.policies_of(tool.server_url)))
+        for each, listing in zip(bound_types, builtin, strict=True):
+            bound.append(await self._bind_hosted(record, each, listing))
         labels = [tool.server_label for tool in servers]
         return bindings.gather(ids.mint(ids.Prefix.BINDINGS), bound, client=client, labels=labels)
 
-    async def _list(self, record: ResponseRecord, tool: McpTool) -> Listing:
-        label, url = tool.server_label, tool.server_url
+    def _hosted(self, declared: Sequence[Tool]) -> list[_HostedTool]:
+        """The declared hosted tools that a server of the operator's runs; of two of one type the first counts."""
+        found: dict[str, _HostedTool] = {}
+        for tool in declared:
+            kind = hosted.key_of(tool.type)
+            if kind is not None and isinstance(tool, NativeTool) and kind in self._deps.servers.builtins:
+                found.setdefault(kind, _HostedTool(kind, tool, self._deps.servers.builtins[kind]))
+        return list(found.values())
+
+    async def _bind_hosted(self, record: ResponseRecord, tool: _HostedTool, listing: Listing) -> ToolBinding:
+        """Raises: ToolServerUnavailable: no list item could say that the tool is missing."""
+        wanted = tool.builtin.tool
+        only = replace(listing, tools=tuple(spec for spec in listing.tools if spec.name == wanted), public=())
+        kept = await self._commit(record, f"hosted {tool.kind}", only, show=False)
+        if not kept.tools:
+            why = kept.error or f"it has no tool '{wanted}'"
+            raise ToolServerUnavailable(
+                f"The tool '{tool.given.type}' runs on MCP server '{tool.builtin.server}', which could not be used: "
+                f"{why}",
+                param="tools",
+            )
+        config = {key: value for key, value in (tool.given.model_extra or {}).items() if value is not None}
+        return bindings.bind_hosted(
+            bindings.Hosted(tool.kind, config, record.request.get("user")),
+            tool.builtin.server,
+            tool.builtin.url,
+            kept.tools[0],
+            description=hosted.TYPES[tool.kind].description,
+            policy=self._deps.servers.policies_of(tool.builtin.url).get(wanted, bindings.ToolPolicy()),
+        )
+
+    async def _list(self, record: ResponseRecord, label: str, url: str) -> Listing:
         headers = await base.server_headers(self._deps, record.tenant, url, record.credentials.get(label))
         if headers is None:
             return Listing(error="its credentials have expired: send them again")
@@ -77,14 +126,15 @@ class Listings:
             specs = await self._deps.mcp.list_tools(ServerRef(label, url, headers), timeout=LIST_TIMEOUT)
         except ListFailed as error:
             return Listing(error=str(error))
-        listing = Listing(tuple(_listed(spec) for spec in specs), tuple(_public(spec) for spec in specs))
+        policies = self._deps.servers.policies_of(url)
+        listed = (policies.get(spec.name, ToolPolicy()).seen(_listed(spec)) for spec in specs)
+        listing = Listing(tuple(listed), tuple(_public(spec) for spec in specs))
         if len(self._cache) >= _CACHE_SIZE:
             self._cache.clear()
         self._cache[key] = (now + _CACHE_SECONDS, listing)
         return listing
 
-    async def _commit(self, record: ResponseRecord, tool: McpTool, listing: Listing, *, show: bool) -> Listing:
-        label = tool.server_label
+    async def _commit(self, record: ResponseRecord, label: str, kept: Listing, *, show: bool) -> Listing:
         begun = await self._deps.store.begin(record.tenant, record.id, f"list:{label}", workflow_id=base.workflow_id())
         match begun:
             case Committed(outcome):
@@ -95,7 +145,6 @@ class Listings:
                 pass
             case _:
                 assert_never(begun)
-        kept = _filtered(tool, listing)
         events = []
         if show:
             item_id = ids.mint(ids.Prefix.MCP_LIST)
@@ -114,7 +163,9 @@ def _filtered(tool: McpTool, listing: Listing) -> Listing:
     )
 
 
-def _bind(tool: McpTool, listing: Listing, record: ResponseRecord) -> tuple[ToolBinding, ...]:
+def _bind(
+    tool: McpTool, listing: Listing, record: ResponseRecord, policies: Mapping[str, ToolPolicy]
+) -> tuple[ToolBinding, ...]:
     label = tool.server_label
     return bindings.bind(
         label,
@@ -122,6 +173,7 @@ def _bind(tool: McpTool, listing: Listing, record: ResponseRecord) -> tuple[Tool
         record.credentials.get(label),
         listing.tools,
         asks=lambda spec: approvals.needs_approval(tool.require_approval, spec.name, spec.read_only),
+        policies=policies,
     )
 
 

@@ -1,7 +1,8 @@
 """Translate between the record, the loop and an upstream's round: pure functions of `CallLlm`."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from typing import Protocol
 
 from outlast.loop import bindings as binding
@@ -12,7 +13,7 @@ from outlast.loop.choice import model_choice
 from outlast.loop.compaction import Opener, expanded
 from outlast.loop.prepare import Prepared, prepare
 from outlast.loop.state import CallLlm, LlmOutcome, call_names
-from outlast.protocol import events, native
+from outlast.protocol import events, hosted, native
 from outlast.protocol.events import WireEvent
 from outlast.protocol.items import PreparedItem, brings_tools, parse_item
 from outlast.protocol.json import JsonObject
@@ -34,6 +35,9 @@ class _Attempt(Protocol):
     @property
     def step(self) -> CallLlm: ...
 
+    @property
+    def seals(self) -> bool: ...
+
 
 def prepared(
     chain: Sequence[StoredItem], capabilities: Capabilities, blobs: Mapping[str, Blob], opener: Opener
@@ -41,7 +45,8 @@ def prepared(
     """The transcript of a stored chain; items still open are not in it yet. `blobs`: the images of it, by hash."""
     whole = expanded([parse_item(stored.whole) for stored in chain if stored.done], opener)
     images = {str(stored.item["id"]): _image_urls(stored, blobs) for stored in chain if stored.images}
-    return prepare(whole, upstream=capabilities, images=images)
+    ran = {str(stored.item["id"]): stored.ran for stored in chain if stored.ran is not None}
+    return prepare(whole, upstream=capabilities, images=images, ran=ran)
 
 
 def _image_urls(stored: StoredItem, blobs: Mapping[str, Blob]) -> list[str]:
@@ -88,7 +93,7 @@ def build(
     `compacts`: it is to be the server's own compaction."""
     request = record.request
     functions = binding.model_tools(bound, request.get("tools") or [])
-    natives = _natives(request, tool_calls_left) if capabilities.native else []
+    natives = _natives(request, tool_calls_left, bound.hosted) if capabilities.native else []
     choosing = bool(functions or natives) or any(brings_tools(item) for item in transcript)
     return Round(
         model=model,
@@ -116,10 +121,15 @@ def _passed_on(capabilities: Capabilities) -> tuple[str, ...]:
     return (*PASSED_ON, "context_management") if capabilities.encrypted_reasoning else PASSED_ON
 
 
-def _natives(request: JsonObject, tool_calls_left: int) -> list[JsonObject]:
-    """Tools that only the model server knows; those it runs itself only while calls are left."""
+def _natives(request: JsonObject, tool_calls_left: int, bound: Collection[str]) -> list[JsonObject]:
+    """Tools that only the model server knows; those it runs itself only while calls are left. `bound`: hosted types
+    that run here."""
     others = (tool for tool in request.get("tools") or () if tool["type"] not in ("function", "mcp"))
-    return [tool for tool in others if tool_calls_left > 0 or not native.hosted(tool["type"])]
+    return [
+        tool
+        for tool in others
+        if hosted.key_of(tool["type"]) not in bound and (tool_calls_left > 0 or not native.hosted(tool["type"]))
+    ]
 
 
 NOTHING = Fed([], [])
@@ -157,7 +167,15 @@ def _row(response_id: str, number: int, call: NewCall) -> CallRow:
         secret_id=bound.secret_id if bound else None,
         safe=bound.safe if bound else False,
         timeout=bound.timeout if bound else None,
+        hosted=None if call.hosted is None else asdict(call.hosted),
     )
+
+
+def kept(attempt: _Attempt, brought: Fed | RoundEnd) -> tuple[list[WireEvent], dict[str, JsonObject]]:
+    """The public events of a batch or a round's end, and what is kept beside its items, by their ids."""
+    shown, private = sealed_apart(brought.events) if attempt.seals else (brought.events, {})
+    told = {call.item_id: call.hosted.told(call.refusal) for call in brought.calls if call.hosted is not None}
+    return shown, {**private, **told}
 
 
 def outcome(end: RoundEnd, at: float, bound: Bindings | None) -> LlmOutcome:

@@ -17,7 +17,7 @@ from api.include import sealed
 from api.reader import Reader
 from api.services import Services
 from api.sse import EventStream, Tail
-from outlast.protocol import json
+from outlast.protocol import hosted, json
 from outlast.protocol.json import JsonObject
 from outlast.store.base import ResponseRecord
 
@@ -80,7 +80,7 @@ async def answer(turn: Turn, ports: Services, receive: Receive, *, shape: Shape 
 def _warning(record: ResponseRecord, ports: Services) -> dict[str, str]:
     """What of the request the model does not get to see."""
     kinds = dict.fromkeys(tool["type"] for tool in record.request.get("tools") or ())
-    others = [kind for kind in kinds if kind not in ("function", "mcp")]
+    others = [kind for kind in kinds if kind not in ("function", "mcp") and hosted.key_of(kind) not in ports.builtins]
     if not others or ports.catalog.capabilities(record.model).native:
         return {}
     # Types are the client's words: a header takes printable ASCII only.

@@ -61,7 +61,7 @@ async def create(
     ports.catalog.resolve(request.model)
     reads = ports.catalog.capabilities(request.model)
     if not reads.native:
-        native.admit(request.tools, request.tool_choice, skip=ports.skip_tools)
+        native.admit(request.tools, request.tool_choice, bound=ports.builtins, skip=ports.skip_tools)
     previous = await history.previous(request, caller, ports.store) if carried is None else None
     turn = await conversations.before(request, caller, ports)
     told = turn.items if turn is not None else ()

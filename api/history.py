@@ -6,8 +6,9 @@ from functools import partial
 from api.deps import Principal
 from outlast.loop import compaction, validate
 from outlast.loop.prepare import Reads
+from outlast.protocol import hosted
 from outlast.protocol.errors import InvalidRequest, PreviousResponseNotFound
-from outlast.protocol.items import Item, McpCall, Reasoning, parse_item
+from outlast.protocol.items import Item, McpCall, NativeItem, Reasoning, parse_item
 from outlast.protocol.json import JsonObject
 from outlast.protocol.requests import CreateResponse
 from outlast.store.base import ResponseRecord, StoredItem
@@ -68,11 +69,13 @@ async def check(
 
 def ours(inputs: Sequence[Item], reads: Reads) -> list[str]:
     """Ids of sent items that may be copies of ours and have more to them than clients are shown: reasoning an OpenAI
-    server sealed, gateway calls whose tool returned images."""
+    server sealed, gateway calls whose tool returned images, hosted calls that ran here."""
     found: list[str] = []
     for item in inputs:
         match item:
             case McpCall(id=str(item_id)):
+                found.append(item_id)
+            case NativeItem(id=str(item_id), type=kind) if kind in hosted.ITEMS:
                 found.append(item_id)
             case Reasoning(id=str(item_id), encrypted_content=None) if reads.encrypted_reasoning:
                 found.append(item_id)

@@ -56,6 +56,8 @@ class Services:
     clock: Callable[[], float]
     # Gateway calls of one run at the same time.
     parallel_tool_calls: int = 8
+    # Keys of the hosted types an MCP server of the operator's runs.
+    builtins: frozenset[str] = frozenset()
     # Tools a model's server does not know are left out with a warning, not refused.
     skip_tools: bool = False
     ui_url: str | None = None

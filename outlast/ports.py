@@ -11,10 +11,13 @@ from temporalio.client import Client
 from outlast import failpoints
 from outlast.catalog import Catalog
 from outlast.contracts import Timeouts
+from outlast.loop.bindings import Shaping, ToolPolicy
+from outlast.loop.servers import Builtin, Servers
 from outlast.mcp.client import McpClients
 from outlast.mcp.session import Limits
 from outlast.protocol.errors import ConfigurationError
 from outlast.runs import Runs
+from outlast.sections import McpSettings, McpToolSettings
 from outlast.settings import Settings
 from outlast.store.sqlite import SqliteStore, open_store
 from outlast.temporal import connect, ensure_search_attributes
@@ -33,6 +36,7 @@ class Ports:
     mcp: McpClients
     runs: Runs
     timeouts: Timeouts
+    servers: Servers
 
 
 async def open_ports(stack: AsyncExitStack, settings: Settings, *, temporal: str, demo_url: str | None) -> Ports:
@@ -49,7 +53,7 @@ async def open_ports(stack: AsyncExitStack, settings: Settings, *, temporal: str
     )
     stack.push_async_callback(mcp.aclose)
     runs = Runs(client, settings.temporal.task_queue)
-    return Ports(settings, client, store, catalog, mcp, runs, _timeouts(settings))
+    return Ports(settings, client, store, catalog, mcp, runs, _timeouts(settings), _servers(settings.mcp))
 
 
 def _timeouts(settings: Settings) -> Timeouts:
@@ -61,6 +65,27 @@ def _timeouts(settings: Settings) -> Timeouts:
         llm_idle=limits.idle_seconds,
         tool=limits.tool_timeout_seconds,
         park=limits.park_seconds,
+    )
+
+
+def _servers(settings: McpSettings) -> Servers:
+    builtins: dict[str, Builtin] = {}
+    for name, server in settings.servers.items():
+        if server.builtin_type is not None and server.builtin_tool_name is not None:
+            builtins[server.builtin_type] = Builtin(name, server.url, server.builtin_tool_name)
+    policies = {
+        server.url: {tool: _policy(said) for tool, said in server.tools.items()} for server in settings.servers.values()
+    }
+    return Servers(builtins, policies)
+
+
+def _policy(said: McpToolSettings) -> ToolPolicy:
+    return ToolPolicy(
+        read_only=said.read_only,
+        idempotent=said.idempotent,
+        asks=said.require_approval == "always",
+        timeout=said.timeout_seconds,
+        shaping=Shaping(said.renames, said.defaults, said.overrides),
     )
 
 

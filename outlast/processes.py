@@ -116,6 +116,7 @@ async def work(opened: Ports, stack: AsyncExitStack) -> None:
         models=opened.catalog,
         mcp=opened.mcp,
         server_headers={server.url: server.headers() for server in settings.mcp.servers.values()},
+        servers=opened.servers,
         on_deadline=settings.approvals.on_deadline,
     )
     await stack.enter_async_context(create_worker(opened.client, settings.temporal.task_queue, deps))
@@ -161,6 +162,7 @@ def _services(opened: Ports, ui_url: str | None) -> Services:
         catalog=opened.catalog,
         limits=_request_limits(settings),
         parallel_tool_calls=settings.limits.parallel_tool_calls,
+        builtins=frozenset(opened.servers.builtins),
         skip_tools=settings.tools.unsupported == "skip",
         approvals=ApprovalDefaults(ApprovalMode(settings.approvals.mode), settings.approvals.deadline_seconds),
         timeouts=opened.timeouts,

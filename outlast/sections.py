@@ -8,9 +8,11 @@ import os
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from outlast.protocol import hosted
 from outlast.protocol.errors import ConfigurationError
+from outlast.protocol.json import JsonObject
 
 Dialect = Literal["chat", "responses"]
 
@@ -78,19 +80,47 @@ class ModelSettings(_Section):
     images: bool = True
 
 
+class McpToolSettings(_Section):
+    """`[mcp.servers.NAME.tools.TOOL]`: what the operator says of one tool, whoever declares its server.
+
+    `read_only`, `idempotent`: in the place of the server's own hints. A tool that is neither runs at most once.
+    Its arguments: `renames` (the model's name → the tool's), then `defaults` for what is absent, then `overrides`.
+    """
+
+    read_only: bool | None = None
+    idempotent: bool | None = None
+    # It asks whatever the request says; a request may ask more often than this, never less.
+    require_approval: Literal["always"] | None = None
+    timeout_seconds: Annotated[float, Field(gt=0)] | None = None
+    renames: dict[str, str] = Field(default_factory=dict)
+    defaults: JsonObject = Field(default_factory=dict)
+    overrides: JsonObject = Field(default_factory=dict)
+
+
+def _builtin_key(value: object) -> object:
+    """Older and dated spellings of a type are one type."""
+    return (hosted.key_of(value) or value) if isinstance(value, str) else value
+
+
+BuiltinType = Annotated[
+    Literal["web_search", "file_search", "code_interpreter", "image_generation"], BeforeValidator(_builtin_key)
+]
+
+
 class McpServerSettings(_Section):
     """`[mcp.servers.NAME]`: an MCP server the operator provides.
 
-    `builtin_type` with `builtin_tool_name` binds a hosted tool type to one tool of it. They are parsed and checked;
-    nothing uses them yet. `internal` hides list, calls and approvals from the public response.
+    `builtin_type` with `builtin_tool_name` binds a hosted tool type to one tool of it. `internal` is checked and
+    hides nothing yet.
     """
 
     url: HttpUrl
     # Header name -> name of the environment variable that holds its value.
     headers_env: dict[str, str] = Field(default_factory=dict)
-    builtin_type: Literal["web_search", "file_search", "code_interpreter", "image_generation"] | None = None
+    builtin_type: BuiltinType | None = None
     builtin_tool_name: str | None = None
     internal: bool = False
+    tools: dict[str, McpToolSettings] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _bound_together(self) -> Self:

@@ -5,8 +5,8 @@ their id. The model sees internal names (`mcp__label__tool`), the public never d
 parsing, since long or odd names carry a hash.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 
 from outlast.loop import naming
 from outlast.protocol.errors import InvalidRequest
@@ -22,6 +22,54 @@ class ListedTool:
     schema: JsonObject
     read_only: bool | None = None
     idempotent: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shaping:
+    """What the operator makes of a tool's arguments: `renames` (the model's name → the server's), then `defaults` for
+    what is absent, then `overrides`."""
+
+    renames: Mapping[str, str] = field(default_factory=dict)
+    defaults: JsonObject = field(default_factory=dict)
+    overrides: JsonObject = field(default_factory=dict)
+
+    def apply(self, arguments: JsonObject) -> JsonObject:
+        """The arguments as the server gets them."""
+        renamed = {self.renames.get(name, name): value for name, value in arguments.items()}
+        return {**self.defaults, **renamed, **self.overrides}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPolicy:
+    """What the operator says of one tool: hints in the place of the server's own, its deadline in seconds, whether it
+    always asks, its arguments. None: as the server or the caller has it."""
+
+    read_only: bool | None = None
+    idempotent: bool | None = None
+    asks: bool = False
+    timeout: float | None = None
+    shaping: Shaping = Shaping()
+
+    def seen(self, spec: ListedTool) -> ListedTool:
+        """The tool with the operator's hints."""
+        return replace(
+            spec,
+            read_only=spec.read_only if self.read_only is None else self.read_only,
+            idempotent=spec.idempotent if self.idempotent is None else self.idempotent,
+        )
+
+
+NO_POLICIES: Mapping[str, ToolPolicy] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Hosted:
+    """A tool that runs a hosted type (`protocol.hosted`). `config`: the caller's tool without its type and nulls, which
+    wins over the model's arguments; `user`: the request's, sent along unless an argument says otherwise."""
+
+    kind: str
+    config: JsonObject = field(default_factory=dict)
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +90,26 @@ class ToolBinding:
     safe: bool
     ask: bool
     timeout: float | None = None
+    shaping: Shaping = Shaping()
+    hosted: Hosted | None = None
+
+    def merged(self, arguments: JsonObject) -> JsonObject:
+        """The model's arguments with what the caller's tool fixes, by the names the model knows."""
+        return arguments if self.hosted is None else {**arguments, **self._taken(self.hosted.config)}
+
+    def sent(self, merged: JsonObject) -> JsonObject:
+        """What the server gets. `merged`: of `merged`."""
+        shaped = self.shaping.apply(merged)
+        if self.hosted is not None and self.hosted.user is not None and shaped.get("user") is None:
+            return {**shaped, **self._taken({"user": self.hosted.user})}
+        return shaped
+
+    def _taken(self, extra: JsonObject) -> JsonObject:
+        """What the tool does not refuse: a schema may say that it takes nothing but its properties."""
+        if self.parameters.get("additionalProperties", True):
+            return extra
+        known = self.parameters.get("properties", {})
+        return {name: value for name, value in extra.items() if self.shaping.renames.get(name, name) in known}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +144,11 @@ class Bindings:
         """The gateway tool the model knows by this name."""
         return next((tool for tool in self.tools if tool.internal_name == name), None)
 
+    @property
+    def hosted(self) -> frozenset[str]:
+        """Keys of the hosted types that a server of the operator's runs."""
+        return frozenset(tool.hosted.kind for tool in self.tools if tool.hosted is not None)
+
     def vanished(self, name: str) -> tuple[str, str] | None:
         """(label, tool) of a name with a bound server's prefix that no listing has; None for any other name."""
         if name in self.client or self.by_internal(name) is not None:
@@ -96,23 +169,54 @@ def bind(
     specs: Iterable[ListedTool],
     *,
     asks: Callable[[ListedTool], bool],
-    timeout: float | None = None,
+    policies: Mapping[str, ToolPolicy] = NO_POLICIES,
 ) -> tuple[ToolBinding, ...]:
-    """The bindings of one server's allowed tools, in listing order, each with whether it `asks`."""
-    return tuple(
-        ToolBinding(
-            label=label,
-            name=spec.name,
-            internal_name=naming.internal_name(label, spec.name),
-            description=spec.description,
-            parameters=spec.schema,
-            server_url=server_url,
-            secret_id=secret_id,
-            safe=bool(spec.read_only or spec.idempotent),
-            ask=asks(spec),
-            timeout=timeout,
-        )
-        for spec in specs
+    """The bindings of one server's allowed tools, in listing order, each with whether it `asks`. `policies`: the
+    operator's, by tool; they make a tool ask, never free it of that."""
+    return tuple(_bind_one(label, server_url, secret_id, spec, asks, policies) for spec in specs)
+
+
+def _bind_one(
+    label: str,
+    server_url: str,
+    secret_id: str | None,
+    spec: ListedTool,
+    asks: Callable[[ListedTool], bool],
+    policies: Mapping[str, ToolPolicy],
+) -> ToolBinding:
+    policy = policies.get(spec.name, ToolPolicy())
+    return ToolBinding(
+        label=label,
+        name=spec.name,
+        internal_name=naming.internal_name(label, spec.name),
+        description=spec.description,
+        parameters=spec.schema,
+        server_url=server_url,
+        secret_id=secret_id,
+        safe=bool(spec.read_only or spec.idempotent),
+        ask=policy.asks or asks(spec),
+        timeout=policy.timeout,
+        shaping=policy.shaping,
+    )
+
+
+def bind_hosted(
+    hosted: Hosted, server: str, server_url: str, spec: ListedTool, *, description: str, policy: ToolPolicy
+) -> ToolBinding:
+    """The binding of a hosted type. `server`: the operator's name of it; `description`: for a tool that has none."""
+    return ToolBinding(
+        label=server,
+        name=spec.name,
+        internal_name=hosted.kind,
+        description=spec.description or description,
+        parameters=spec.schema,
+        server_url=server_url,
+        secret_id=None,
+        safe=bool(spec.read_only or spec.idempotent),
+        ask=False,
+        timeout=policy.timeout,
+        shaping=policy.shaping,
+        hosted=hosted,
     )
 
 
@@ -131,7 +235,7 @@ def gather(
                 param="tools",
             )
         owners[tool.internal_name] = owner
-    every_label = dict.fromkeys([*labels, *(tool.label for tool in bound)])
+    every_label = dict.fromkeys([*labels, *(tool.label for tool in bound if tool.hosted is None)])
     return Bindings(bindings_id, bound, tuple(client), tuple(every_label))
 
 
@@ -161,7 +265,14 @@ def load(raw: JsonObject) -> Bindings:
     """The bindings of a row. Raises: KeyError, TypeError for JSON that `dump` did not write."""
     return Bindings(
         id=raw["id"],
-        tools=tuple(ToolBinding(**tool) for tool in raw["tools"]),
+        tools=tuple(_load_tool(tool) for tool in raw["tools"]),
         client=tuple(raw["client"]),
         labels=tuple(raw["labels"]),
     )
+
+
+def _load_tool(raw: JsonObject) -> ToolBinding:
+    # Rows of runs that parked before there were hosted tools have neither.
+    hosted = raw.get("hosted")
+    parts = {"shaping": Shaping(**raw.get("shaping", {})), "hosted": None if hosted is None else Hosted(**hosted)}
+    return ToolBinding(**{**raw, **parts})

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from outlast.loop.bindings import Bindings
-from outlast.loop.calls import CUT, CallAction, Counters, NewCall, classify
-from outlast.protocol import building, events
+from outlast.loop.calls import CUT, CallAction, Counters, HostedCall, NewCall, Routed, classify
+from outlast.protocol import building, events, hosted
 from outlast.protocol.events import WireEvent
 from outlast.protocol.json import JsonObject
 
@@ -61,6 +61,25 @@ class Relayed:
         return building.done({**self.last, "status": "incomplete"} if "status" in self.last else self.last)
 
 
+def announced(call: NewCall) -> list[WireEvent]:
+    """The events of a gateway call up to its run."""
+    if call.hosted is not None:
+        return hosted.announce(call.hosted.item)
+    return building.announce_mcp_call(_mcp_item(call))
+
+
+def refused(call: NewCall) -> list[WireEvent]:
+    """The events that end one nobody runs."""
+    why = call.refusal or ""
+    if call.hosted is not None:
+        return hosted.fail(call.hosted.item, why)
+    return building.finish_mcp_call(_mcp_item(call), error=building.tool_error(why))
+
+
+def _mcp_item(call: NewCall) -> JsonObject:
+    return building.mcp_call_item(call.item_id, call.label or "", call.name, call.arguments)
+
+
 class CallQueue:
     """The calls of a round. `show`: where the events of an announcement go, at once and together."""
 
@@ -77,7 +96,7 @@ class CallQueue:
         self._show = show
         self._pending: list[Call | Relayed] = []
         self._rows: list[NewCall] = []
-        self._shown_runs: dict[int, JsonObject] = {}
+        self._shown_runs: set[int] = set()
         self._new: dict[int, NewCall] = {}
         self.over_cap = False
         # Calls the model server ran itself in this round.
@@ -113,9 +132,10 @@ class CallQueue:
         """The round was cut: nothing of it is executed, and what was shown as running ends failed."""
         for row in self._rows:
             if row.action in ("run", "ask"):
-                self._record(replace(row, action="refused", refusal=CUT))
-            if item := self._shown_runs.get(row.ordinal):
-                self._show(building.finish_mcp_call(item, error=building.tool_error(CUT)))
+                cut = replace(row, action="refused", refusal=CUT)
+                self._record(cut)
+                if row.ordinal in self._shown_runs:
+                    self._show(refused(cut))
 
     def drain(self) -> list[NewCall]:
         """Rows that are new or changed since the last time."""
@@ -137,27 +157,37 @@ class CallQueue:
             self._announce_client(call, "arguments", arguments)
             return
         self.over_cap = self.over_cap or routed.over_cap
-        item_id = self._mint("mcp_call")
-        row = NewCall(
+        row = self._gateway_row(call.given["name"], arguments, routed)
+        self._record(row)
+        if routed.action == "ask":
+            return
+        self._show(announced(row))
+        if routed.action == "run":
+            self._shown_runs.add(row.ordinal)
+        else:
+            self._show(refused(row))
+
+    def _gateway_row(self, name: str, arguments: str, routed: Routed) -> NewCall:
+        """`name`, `arguments`: as the model gave them."""
+        bound = routed.binding
+        of = bound.hosted if bound is not None else None
+        item_id = self._mint("mcp_call" if of is None else hosted.TYPES[of.kind].item)
+        shaped = None
+        if of is not None:
+            item = hosted.item(of.kind, item_id, routed.merged, of.config)
+            shaped = HostedCall(item, routed.merged, name, arguments)
+        return NewCall(
             ordinal=len(self._rows),
             action=routed.action,
             item_id=item_id,
             call_id=item_id,
             name=routed.name,
-            arguments=arguments,
+            arguments=arguments if routed.arguments is None else routed.arguments,
             label=routed.label,
-            binding=routed.binding,
+            binding=bound,
             refusal=routed.refusal,
+            hosted=shaped,
         )
-        self._record(row)
-        if routed.action == "ask":
-            return
-        item = building.mcp_call_item(item_id, routed.label, routed.name, arguments)
-        if routed.action == "run":
-            self._shown_runs[row.ordinal] = item
-            self._show(building.announce_mcp_call(item))
-        else:
-            self._show([*building.announce_mcp_call(item), *building.finish_mcp_call(item, error=routed.error)])
 
     def _announce_client(self, call: Call, field: str, text: str) -> None:
         item_id, name = self._mint(call.type), call.given["name"]

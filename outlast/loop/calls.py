@@ -9,11 +9,11 @@ Order of the cases, and why:
 4. The cap comes before the ask: nobody is asked for a call that would not run.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from outlast.loop.bindings import Bindings, ToolBinding
-from outlast.protocol import building, json
+from outlast.protocol import json
 from outlast.protocol.json import JsonObject
 
 CallAction = Literal["run", "ask", "client", "refused"]
@@ -34,7 +34,8 @@ class Counters:
 class Routed:
     """What becomes of a call. `label`, `name`: the public ones; `label` and `binding` are None for a client's call.
 
-    `refusal`: what the model is told, `error`: the public object; both only for a refused call.
+    `refusal`: what the model is told, only for a refused call. `merged`: a hosted call's arguments with what the
+    caller's tool fixes; `arguments`: what the server gets, None for what the model wrote.
     """
 
     action: CallAction
@@ -42,8 +43,25 @@ class Routed:
     label: str | None = None
     binding: ToolBinding | None = None
     refusal: str | None = None
-    error: JsonObject | None = None
     over_cap: bool = False
+    merged: JsonObject = field(default_factory=dict)
+    arguments: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostedCall:
+    """A call of a hosted type. `item`: as announced; `arguments`: by the names the model knows, what the caller fixed
+    included. `name`, `given`: what the model called, and with what, as it is shown to it again."""
+
+    item: JsonObject
+    arguments: JsonObject
+    name: str
+    given: str
+
+    def told(self, output: str | None) -> JsonObject:
+        """What is kept beside the public item, which has neither the call nor its answer. `output` None: not yet."""
+        kept: JsonObject = {"call": {"name": self.name, "arguments": self.given}}
+        return kept if output is None else {**kept, "output": output}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +69,8 @@ class NewCall:
     """One call of a round, ready for its row. `ordinal`: in the model's order, from 0.
 
     `item_id`: of the public item, or, for an ask, of the `mcp_call` it becomes when approved. `call_id`: the model's
-    for a client call, else the item's id (a gateway call has none of its own). `name` is the public name.
+    for a client call, else the item's id (a gateway call has none of its own). `name` is the public name. `hosted`: the
+    item of a hosted tool's call as announced, and the model's call.
     """
 
     ordinal: int
@@ -63,6 +82,7 @@ class NewCall:
     label: str | None = None
     binding: ToolBinding | None = None
     refusal: str | None = None
+    hosted: HostedCall | None = None
 
 
 def classify(name: str, arguments: str, bindings: Bindings, counters: Counters) -> Routed:
@@ -74,21 +94,27 @@ def classify(name: str, arguments: str, bindings: Bindings, counters: Counters) 
     binding = bindings.by_internal(name)
     if binding is None:
         return Routed("client", name)
-    if not is_object(arguments):
+    given = _object(arguments)
+    if given is None:
         return _refused(binding.name, binding.label, binding, NOT_AN_OBJECT)
+    merged = binding.merged(given)
+    told = merged if binding.hosted is not None else {}
     if counters.used >= counters.limit:
         text = f"the limit of {counters.limit} tool calls (max_tool_calls) is reached; the call was not executed"
-        return _refused(binding.name, binding.label, binding, text, over_cap=True)
-    return Routed("ask" if binding.ask else "run", binding.name, binding.label, binding)
+        return replace(_refused(binding.name, binding.label, binding, text, over_cap=True), merged=told)
+    sent = binding.sent(merged)
+    action: CallAction = "ask" if binding.ask else "run"
+    changed = None if sent == given else json.dumps_text(sent)
+    return Routed(action, binding.name, binding.label, binding, merged=told, arguments=changed)
 
 
-def is_object(arguments: str) -> bool:
-    """Whether the text is a JSON object."""
+def _object(arguments: str) -> JsonObject | None:
     try:
-        return isinstance(json.loads(arguments), dict)
+        found = json.loads(arguments)
     except ValueError:
-        return False
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _refused(name: str, label: str, binding: ToolBinding | None, text: str, *, over_cap: bool = False) -> Routed:
-    return Routed("refused", name, label, binding, text, building.tool_error(text), over_cap)
+    return Routed("refused", name, label, binding, text, over_cap)

@@ -4,6 +4,7 @@ from typing import assert_never
 
 from outlast.loop.bindings import Bindings
 from outlast.loop.state import ToolChoice
+from outlast.protocol import hosted
 from outlast.protocol.json import JsonObject
 
 
@@ -35,11 +36,19 @@ def _translated(given: str | JsonObject | None, bindings: Bindings) -> str | Jso
             found = [ref for tool in given["tools"] for ref in _refs(tool, bindings)]
             return _allowed(given["mode"], found)
         case _:
-            return given
+            return _hosted(given, bindings) or given
 
 
 def _refs(tool: JsonObject, bindings: Bindings) -> list[JsonObject]:
-    return _gateway_tools(tool, bindings) if tool["type"] == "mcp" else [tool]
+    if tool["type"] == "mcp":
+        return _gateway_tools(tool, bindings)
+    return [_hosted(tool, bindings) or tool]
+
+
+def _hosted(tool: JsonObject, bindings: Bindings) -> JsonObject | None:
+    """The function a hosted type is to the model, where it runs here."""
+    kind = hosted.key_of(tool["type"])
+    return {"type": "function", "name": kind} if kind in bindings.hosted else None
 
 
 def _gateway_tools(tool: JsonObject, bindings: Bindings) -> list[JsonObject]:

@@ -20,7 +20,7 @@ from typing import Protocol, assert_never
 
 from outlast.loop import pairing, reasoning
 from outlast.loop.naming import internal_name, safe_name
-from outlast.protocol import json, native
+from outlast.protocol import hosted, json, native
 from outlast.protocol.items import (
     Compaction,
     CompactionTrigger,
@@ -52,6 +52,9 @@ _BARE: Mapping[type, frozenset[str]] = {
 }
 _ORIGIN = ("namespace", "caller", "async")
 _NO_IMAGES: Mapping[str, Sequence[str]] = {}
+# (name, arguments, output) of a call as the model made it; output None: it was interrupted.
+Ran = tuple[str, str, str | None]
+_NO_CALLS: Mapping[str, Ran] = {}
 NO_VISION = "[image left out: this model does not read images]"
 
 
@@ -99,14 +102,28 @@ class _Facts:
     labels: tuple[str, ...]
 
 
-def prepare(items: Sequence[Item], *, upstream: Reads, images: Mapping[str, Sequence[str]] = _NO_IMAGES) -> Prepared:
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What is known of calls besides their items, see `prepare`."""
+
+    images: Mapping[str, Sequence[str]]
+    ran: Mapping[str, Ran]
+
+
+def prepare(
+    items: Sequence[Item],
+    *,
+    upstream: Reads,
+    images: Mapping[str, Sequence[str]] = _NO_IMAGES,
+    ran: Mapping[str, Ran] = _NO_CALLS,
+) -> Prepared:
     """The transcript of `items`, oldest first. Pure and idempotent. `images`: data URLs by id of the gateway call that
-    returned them.
+    returned them; `ran`: what hosted calls that ran here were to the model, by id.
 
     Raises: ValueError for an item that must not come this far (an unresolved reference, compaction).
     """
     facts = _gather(items)
-    paired = pairing.pair(list(_placed(items, facts, images, upstream)))
+    paired = pairing.pair(list(_placed(items, facts, _Kept(images, ran), upstream)))
     seen = paired if upstream.images else [_without_images(item) for item in paired]
     return Prepared(transcript=reasoning.replay(seen, encrypted=upstream.encrypted_reasoning), labels=facts.labels)
 
@@ -140,9 +157,7 @@ def _gather(items: Sequence[Item]) -> _Facts:
     return _Facts(frozenset(calls), frozenset(gateway - calls), frozenset(asks), decisions, ran, tuple(labels))
 
 
-def _placed(
-    items: Sequence[Item], facts: _Facts, images: Mapping[str, Sequence[str]], upstream: Reads
-) -> Iterator[PreparedItem]:
+def _placed(items: Sequence[Item], facts: _Facts, kept: _Kept, upstream: Reads) -> Iterator[PreparedItem]:
     """Each item as what the model gets of it, in order; outputs are not yet paired."""
     for position, item in enumerate(items):
         match item:
@@ -158,12 +173,19 @@ def _placed(
                     yield item
             case McpCall():
                 if item.approval_request_id not in facts.asks:
-                    yield from _gateway_pair(item, position, images)
+                    yield from _gateway_pair(item, position, kept.images)
             case McpApprovalRequest():
-                yield from _asked_pair(item, facts, position, images)
+                yield from _asked_pair(item, facts, position, kept.images)
+            case NativeItem(id=str(item_id)) if item_id in kept.ran:
+                yield from _hosted_pair(item_id, kept.ran[item_id], kept.images)
             case NativeItem() if upstream.native:
                 if not _cut_off(item):
                     yield item if item.type in native.WITH_ID or item.id is None else _idless(item)
+            case NativeItem() if item.type in hosted.ITEMS:
+                # Ran elsewhere, or here for a client that keeps the history itself: it is told what its item says.
+                arguments, output = hosted.told(item.model_extra or {})
+                name, call_id = hosted.ITEMS[item.type].key, item.id or f"{item.type}_{position}"
+                yield from _pair_of(call_id, name, arguments, output)
             case NativeItem() | UnknownItem():
                 yield from _foreign(item, facts)
             case McpListTools() | McpApprovalResponse():
@@ -232,11 +254,22 @@ def _gateway_pair(
     item: McpCall, position: int, images: Mapping[str, Sequence[str]]
 ) -> tuple[FunctionCall, FunctionCallOutput]:
     call_id = item.approval_request_id or item.id or f"mcp_{position}"
-    output: str | list[JsonObject] = call_text(item)
-    if urls := images.get(item.id or ""):
-        shown: list[JsonObject] = [{"type": "input_image", "image_url": url} for url in urls]
-        output = [{"type": "input_text", "text": output}, *shown]
+    output = _with_images(call_text(item), images.get(item.id or ""))
     return _pair_of(call_id, internal_name(item.server_label, item.name), item.arguments, output)
+
+
+def _hosted_pair(
+    item_id: str, ran: Ran, images: Mapping[str, Sequence[str]]
+) -> tuple[FunctionCall, FunctionCallOutput]:
+    name, arguments, output = ran
+    said = pairing.INTERRUPTED if output is None else output
+    return _pair_of(item_id, name, arguments, _with_images(said, images.get(item_id)))
+
+
+def _with_images(text: str, urls: Sequence[str] | None) -> str | list[JsonObject]:
+    if not urls:
+        return text
+    return [{"type": "input_text", "text": text}, *({"type": "input_image", "image_url": url} for url in urls)]
 
 
 def _asked_pair(

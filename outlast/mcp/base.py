@@ -50,10 +50,12 @@ class ImageBlock:
 
 @dataclass(frozen=True, slots=True)
 class ToolOk:
-    """The call succeeded: text parts joined by newlines, a note in the place of each image, the images apart."""
+    """The call succeeded: text parts joined by newlines, a note in the place of each image, the images apart.
+    `structured`: what the server sent besides the text, or in its place."""
 
     text: str
     images: tuple[ImageBlock, ...] = ()
+    structured: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +94,19 @@ class McpPort(Protocol):
         ...
 
     async def call(
-        self, server: ServerRef, tool: str, arguments: JsonObject, *, idempotency_key: str, timeout: float
+        self,
+        server: ServerRef,
+        tool: str,
+        arguments: JsonObject,
+        *,
+        idempotency_key: str,
+        timeout: float,
+        encoded_images: bool = False,
     ) -> ToolOutcome:
         """One `tools/call`; the key travels as `_meta["outlast/idempotency-key"]`.
 
-        `timeout`: seconds, our own deadline around all of it. Raises: NotDispatched.
+        `timeout`: seconds, our own deadline around all of it. `encoded_images`: its text may hold an image in base64
+        and be as long as that takes. Raises: NotDispatched.
         """
         ...
 

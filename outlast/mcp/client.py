@@ -74,21 +74,30 @@ class McpClients:
         return listed
 
     async def call(
-        self, server: ServerRef, tool: str, arguments: JsonObject, *, idempotency_key: str, timeout: float
+        self,
+        server: ServerRef,
+        tool: str,
+        arguments: JsonObject,
+        *,
+        idempotency_key: str,
+        timeout: float,
+        encoded_images: bool = False,
     ) -> ToolOutcome:
         """One `tools/call`. Raises: NotDispatched."""
+        limits = self._limits
+        most = limits.output + (limits.images * 4 // 3 if encoded_images else 0)
         deadline = asyncio.get_running_loop().time() + timeout
         params = mcp_types.CallToolRequestParams(
             name=tool, arguments=arguments, _meta={IDEMPOTENCY_META_KEY: idempotency_key}
         )
         request = mcp_types.CallToolRequest(params=params)
         session, fresh = self._session(server)
-        outcome = await self._call_once(session, request, deadline)
+        outcome = await self._call_once(session, request, deadline, most)
         if isinstance(outcome, _Again) and (outcome.always or not fresh):
             if outcome.relist:
                 await self._relist(server, deadline)
             session, _ = self._session(server)
-            outcome = await self._call_once(session, request, deadline)
+            outcome = await self._call_once(session, request, deadline, most)
         if isinstance(outcome, _Again):
             raise NotDispatched(f"{server.label}: {outcome.reason}")
         return outcome
@@ -174,7 +183,7 @@ class McpClients:
         raise ListFailed(f"the listing does not end within {caps.tools} pages, the cap per server")
 
     async def _call_once(
-        self, session: Session, request: mcp_types.CallToolRequest, deadline: float
+        self, session: Session, request: mcp_types.CallToolRequest, deadline: float, most: int
     ) -> ToolOutcome | _Again:
         exchange = Exchange(on_dispatched=self._on_dispatched)
         try:
@@ -191,7 +200,7 @@ class McpClients:
             return results.protocol_error(mcp_types.PARSE_ERROR, f"{results.UNREADABLE}: {_first(error)}")
         match result:
             case mcp_types.CallToolResult():
-                return results.from_result(result, max_output=self._limits.output, max_images=self._limits.images)
+                return results.from_result(result, max_output=most, max_images=self._limits.images)
             case mcp_types.InputRequiredResult():
                 return results.execution_error("The tool asks for further input, which is not supported here.")
             case _:

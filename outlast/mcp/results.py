@@ -28,7 +28,7 @@ def from_result(result: mcp_types.CallToolResult, *, max_output: int, max_images
         return over_cap(max_output)
     if result.is_error:
         return execution_error(text or "The tool failed without saying why.")
-    return ToolOk(text=text, images=tuple(gallery.images))
+    return ToolOk(text=text, images=tuple(gallery.images), structured=result.structured_content)
 
 
 def execution_error(text: str) -> ToolFailed:

@@ -80,6 +80,8 @@ def abandoned(item: JsonObject, arguments: str | None = None) -> JsonObject:
             final |= {"summary": []} | ({"content": []} if "content" in item else {})
         case "mcp_call":
             final |= {"output": None, "error": None}
+        case "image_generation_call":
+            final["status"] = "failed"  # its type has no `incomplete`
     if arguments is not None and "arguments" in item:
         final["arguments"] = arguments
     return final

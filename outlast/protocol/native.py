@@ -4,11 +4,12 @@ A model server that speaks the Responses API (`native` in its capabilities) gets
 take them: `admit` says what happens to the tools, the loop's preparation what becomes of the items.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
 from outlast.protocol.errors import UnsupportedFeature
+from outlast.protocol.hosted import key_of
 from outlast.protocol.json import JsonObject
 
 # Tools that an OpenAI server runs itself.
@@ -92,23 +93,35 @@ def secret_place(tool: NativeTool) -> str | None:
     return None
 
 
-def admit(tools: Sequence[object], choice: object, *, skip: bool) -> None:
+def admit(tools: Sequence[object], choice: object, *, bound: Collection[str], skip: bool) -> None:
     """Refuse what a model without the Responses API cannot be asked. Its other `NativeTool`s are left out: types the
-    API does not have, and with `skip` (`[tools] unsupported = "skip"`) every type. `choice`: the parsed `tool_choice`.
+    API does not have, and with `skip` (`[tools] unsupported = "skip"`) every type. `choice`: the parsed `tool_choice`;
+    `bound`: hosted types that run here.
 
     Raises: UnsupportedFeature for a type that must not be left out, or for a choice of nothing but what is left out.
     """
     for index, tool in enumerate(tools):
-        if isinstance(tool, NativeTool) and known(tool.type) and not skip:
+        if isinstance(tool, NativeTool) and known(tool.type) and not skip and not _runs(tool, bound):
             raise UnsupportedFeature(
                 f"Tools of type '{tool.type}' are not available with this model: its server does not know them and "
-                'nothing here runs them. Remove the tool, or have the operator set [tools] unsupported = "skip" to '
-                "leave such tools out.",
+                f"nothing here runs them. Remove the tool, or have the operator {_remedy(tool.type)}set [tools] "
+                'unsupported = "skip" to leave such tools out.',
                 param=f"tools[{index}].type",
             )
-    nothing_else = all(isinstance(tool, NativeTool) for tool in tools)
-    if isinstance(choice, NativeTool) or (choice == "required" and nothing_else):
+    missing = [isinstance(tool, NativeTool) and not _runs(tool, bound) for tool in tools]
+    if (isinstance(choice, NativeTool) and not _runs(choice, bound)) or (choice == "required" and all(missing)):
         raise UnsupportedFeature(
             "'tool_choice' asks for a tool that is not available with this model: choose another.",
             param="tool_choice",
         )
+
+
+def _runs(tool: NativeTool, bound: Collection[str]) -> bool:
+    return key_of(tool.type) in bound
+
+
+def _remedy(kind: str) -> str:
+    key = key_of(kind)
+    if key is None:
+        return ""
+    return f'bind it to an MCP tool ([mcp.servers.NAME] builtin_type = "{key}", builtin_tool_name = "...") or '

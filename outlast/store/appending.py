@@ -90,7 +90,12 @@ _CLOSE_ITEM = Query(
         items.c.item_id == sa.bindparam("item"),
         items.c.side == lit("output"),
     )
-    .values(data=sa.bindparam("final"), done=lit(1), private=sa.bindparam("private_part", type_=sa.LargeBinary))
+    # What was kept when the item was opened stays, unless its end brings more.
+    .values(
+        data=sa.bindparam("final"),
+        done=lit(1),
+        private=sa.func.coalesce(sa.bindparam("private_part", type_=sa.LargeBinary), items.c.private),
+    )
 )
 INSERT_EVENT = Query(
     sa.insert(events)

@@ -86,13 +86,21 @@ class StoredItem:
     hidden: bool = False
     round: int = 0
     # What belongs to the item and is in no public copy of it: `encrypted_content` of an OpenAI server's reasoning the
-    # client did not ask for; `images` a tool returned, as [{"hash", "mime_type"}].
+    # client did not ask for; `images` a tool returned, as [{"hash", "mime_type"}]; of a hosted tool's call that ran
+    # here, `call` as the model made it, {"name", "arguments"}, and the `output` it was told.
     private: JsonObject | None = None
 
     @property
     def whole(self) -> JsonObject:
         """The item as its model server gave it: it wants its sealed reasoning back."""
         return whole(self.item, self.private)
+
+    @property
+    def ran(self) -> tuple[str, str, str | None] | None:
+        """(name, arguments, output) of a hosted tool's call that ran here; output None: it was interrupted."""
+        private = self.private or {}
+        call = private.get("call")
+        return None if call is None else (call["name"], call["arguments"], private.get("output"))
 
     @property
     def images(self) -> Sequence[tuple[str, str]]:
@@ -135,6 +143,8 @@ class CallRow:
     safe: bool = False
     timeout: float | None = None
     approval_id: str | None = None
+    # A `HostedCall` as JSON: the call of a hosted type, whose item is not an `mcp_call`.
+    hosted: JsonObject | None = None
     # Filled by the store.
     started: bool = False
     done: bool = False

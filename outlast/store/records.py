@@ -174,13 +174,15 @@ _CALL_FLAGS = ("safe", "started", "done")
 def call(row: Row) -> CallRow:
     """A row of `CALL_COLUMNS`."""
     values: dict[str, Any] = dict(zip(CALL_FIELDS, row, strict=True))
-    return CallRow(**values | {name: bool(values[name]) for name in _CALL_FLAGS})
+    flags: dict[str, Any] = {name: bool(values[name]) for name in _CALL_FLAGS}
+    return CallRow(**values | flags | {"hosted": opened(values["hosted"])})
 
 
 def call_params(tenant: str, row: CallRow) -> Params:
     """The row of a call as it is written first."""
     values: dict[str, object] = {name: getattr(row, name) for name in CALL_FIELDS}
-    return values | {"tenant": tenant} | {name: int(getattr(row, name)) for name in _CALL_FLAGS}
+    flags = {name: int(getattr(row, name)) for name in _CALL_FLAGS}
+    return values | {"tenant": tenant, "hosted": packed(row.hosted)} | flags
 
 
 def stored_item(row: Row) -> StoredItem:

@@ -147,6 +147,7 @@ tool_calls = _table(
     _int("safe"),
     _real("timeout", null=True),
     _text("approval_id", null=True),
+    _blob("hosted", null=True),
     _int("started"),
     _int("done"),
 )

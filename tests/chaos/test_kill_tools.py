@@ -20,7 +20,7 @@ UNKNOWN = (
 async def test_an_unsafe_tool_runs_at_most_once_and_the_model_is_told(
     outlast: World, point: str, dispatches: int
 ) -> None:
-    """Fails without `if row.started and not row.safe: return _unknown(...)` in `ExecuteToolsActivity._run`."""
+    """Fails without `if row.started and not row.safe: return results.unknown(...)` in `ExecuteToolsActivity._run`."""
     first = await outlast.worker(point)
     begun = await outlast.start("Please pay 17", outlast.office("pay_bill"))
     await first.killed(point)

@@ -125,7 +125,7 @@ async def test_credentials_do_not_share_a_session(clients: McpClients) -> None:
     ("tool", "outcome"),
     [
         ("draw", ToolOk(text="one\n[image: image/png]\ntwo", images=(ImageBlock(data=b"hi", mime_type="image/png"),))),
-        ("count", ToolOk(text='{"n":3}')),
+        ("count", ToolOk(text='{"n":3}', structured={"n": 3})),
         (
             "fail",
             ToolFailed(

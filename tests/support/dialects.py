@@ -44,8 +44,8 @@ class Dialects:
 
 
 @asynccontextmanager
-async def dialects(folder: Path, temporal: str) -> AsyncIterator[Dialects]:
-    """The server while the context is open."""
+async def dialects(folder: Path, temporal: str, **sections: JsonObject) -> AsyncIterator[Dialects]:
+    """The server while the context is open; `sections`: more of its settings."""
     async with AsyncExitStack() as stack:
         models = await stack.enter_async_context(raw_model())
         native, chat = models.play(), models.play()
@@ -57,7 +57,7 @@ async def dialects(folder: Path, temporal: str) -> AsyncIterator[Dialects]:
             },
             "models": {native.model: {"upstream": "native"}, chat.model: {"upstream": "chat"}},
         }
-        given = Settings.model_validate({**plain.model_dump(), **served})
+        given = Settings.model_validate({**plain.model_dump(), **served, **sections})
         server = await stack.enter_async_context(outlast(given, desk=False, timeouts=Timeouts(llm_backoff=0.05)))
         http = await stack.enter_async_context(httpx.AsyncClient(base_url=server.url, timeout=60))
         yield Dialects(server.client, http, native, chat)

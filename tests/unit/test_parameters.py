@@ -31,7 +31,7 @@ def parsed(given: JsonObject, upstream: Upstream) -> CreateResponse:
     """The request, as far as the front door lets it."""
     request = requests.parse_create(json.dumps({"model": "m", "input": "hi", **given}).encode(), RequestLimits())
     if not upstream.capabilities.native:
-        native.admit(request.tools, request.tool_choice, skip=False)
+        native.admit(request.tools, request.tool_choice, bound=(), skip=False)
     return request
 
 

@@ -97,7 +97,14 @@ class Away:
         raise AssertionError(server)
 
     async def call(
-        self, server: ServerRef, tool: str, arguments: JsonObject, *, idempotency_key: str, timeout: float
+        self,
+        server: ServerRef,
+        tool: str,
+        arguments: JsonObject,
+        *,
+        idempotency_key: str,
+        timeout: float,
+        encoded_images: bool = False,
     ) -> ToolOutcome:
         self.tries += 1
         raise NotDispatched("refused")

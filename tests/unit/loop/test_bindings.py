@@ -1,11 +1,12 @@
 """Bindings: from a listing to the names the model sees, and back."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from outlast.loop import bindings
-from outlast.loop.bindings import Bindings, ListedTool, ModelFunction, ToolBinding
+from outlast.loop.bindings import Bindings, Hosted, ListedTool, ModelFunction, Shaping, ToolBinding, ToolPolicy
 from outlast.protocol.errors import InvalidRequest
 from outlast.protocol.json import JsonObject
 
@@ -30,17 +31,81 @@ def test_a_listing_becomes_bindings_in_its_order() -> None:
     )
 
 
-def test_a_server_s_time_limit_is_its_tools_own() -> None:
-    """Seconds, kept with each tool."""
-    tools = bindings.bind("docs", "u", None, [SEARCH], asks=lambda _: False, timeout=5)
-    assert [(tool.name, tool.timeout) for tool in tools] == [("search", 5)]
+def test_the_operator_s_policy_of_a_tool_is_kept_with_it() -> None:
+    """Its deadline and arguments; it may make a tool ask, never free it of that."""
+    shaping = Shaping({"q": "query"}, {"limit": 5}, {"safe": True})
+    policies = {"search": ToolPolicy(asks=True, timeout=5, shaping=shaping), "delete": ToolPolicy(timeout=9)}
+    asks = {"search": False, "delete": True}
+    tools = bindings.bind("docs", "u", None, [SEARCH, DELETE], asks=lambda spec: asks[spec.name], policies=policies)
+    assert [(tool.name, tool.ask, tool.timeout) for tool in tools] == [("search", True, 5), ("delete", True, 9)]
+    assert tools[0].sent({"q": "x", "limit": 1, "safe": False}) == {"limit": 1, "query": "x", "safe": True}
+    assert tools[0].sent({}) == {"limit": 5, "safe": True}
+
+
+def test_the_operator_s_hints_stand_in_the_place_of_the_server_s() -> None:
+    """Both ways; what is not said is the server's."""
+    assert ToolPolicy(read_only=False, idempotent=True).seen(SEARCH) == replace(
+        SEARCH, read_only=False, idempotent=True
+    )
+    assert ToolPolicy().seen(SEARCH) == SEARCH
+
+
+PLAIN = Shaping()
+HOSTED = Hosted("image_generation", {"size": "1024x1024", "model": "big"}, "user-7")
+
+
+def image_tool(schema: JsonObject, shaping: Shaping = PLAIN) -> ToolBinding:
+    """The binding of a hosted type whose caller fixes two arguments."""
+    spec = ListedTool("draw", None, schema)
+    policy = ToolPolicy(shaping=shaping)
+    return bindings.bind_hosted(HOSTED, "art", "https://art.test/mcp", spec, description="Draws.", policy=policy)
+
+
+def test_a_hosted_type_is_a_function_of_its_own_name_that_never_asks() -> None:
+    """The description is the type's where the server gives none."""
+    tool = image_tool({"type": "object"})
+    assert (tool.internal_name, tool.description, tool.ask, tool.label) == ("image_generation", "Draws.", False, "art")
+    made = bindings.gather("bind_1", [tool])
+    assert made.hosted == frozenset({"image_generation"})
+    assert made.labels == ()
+
+
+def test_arguments_of_a_hosted_call_are_merged_in_one_order() -> None:
+    """Model, caller's tool over it, the operator's renames, defaults and overrides, the user where nobody is named."""
+    tool = image_tool({"type": "object"}, Shaping({"size": "dimensions"}, {"quality": "low"}, {"model": "small"}))
+    merged = tool.merged({"prompt": "a cat", "size": "1x1"})
+    assert merged == {"prompt": "a cat", "size": "1024x1024", "model": "big"}
+    assert tool.sent(merged) == {
+        "quality": "low",
+        "prompt": "a cat",
+        "dimensions": "1024x1024",
+        "model": "small",
+        "user": "user-7",
+    }
+    assert tool.sent({**merged, "user": "me"})["user"] == "me"
+
+
+def test_a_tool_that_takes_nothing_but_its_properties_is_sent_nothing_else() -> None:
+    """What it knows by another name counts; the model's own arguments stay as they are."""
+    schema = {"type": "object", "properties": {"prompt": {}, "dimensions": {}}, "additionalProperties": False}
+    tool = image_tool(schema, Shaping({"size": "dimensions"}))
+    assert tool.sent(tool.merged({"prompt": "x", "odd": 1})) == {"prompt": "x", "odd": 1, "dimensions": "1024x1024"}
 
 
 def test_bindings_survive_their_row() -> None:
     """What is dumped to JSON loads equal."""
-    made = bindings.gather("bind_1", bound("docs", SEARCH, DELETE), client=["book"], labels=["docs", "dead"])
+    tools = [*bound("docs", SEARCH, DELETE), image_tool({"type": "object"}, Shaping({"a": "b"}))]
+    made = bindings.gather("bind_1", tools, client=["book"], labels=["docs", "dead"])
     assert bindings.load(json.loads(json.dumps(bindings.dump(made)))) == made
     assert made.labels == ("docs", "dead")
+
+
+def test_a_row_of_before_there_were_hosted_tools_loads() -> None:
+    """A run may have parked then."""
+    made = bindings.gather("bind_1", bound("docs", SEARCH))
+    row = bindings.dump(made)
+    del row["tools"][0]["hosted"], row["tools"][0]["shaping"]
+    assert bindings.load(row) == made
 
 
 @pytest.mark.parametrize(

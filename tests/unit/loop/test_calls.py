@@ -26,7 +26,7 @@ def error(text: str) -> dict[str, object]:
 def refused(name: str, label: str, text: str, *, over_cap: bool = False) -> Routed:
     """A refusal of a tool, bound when it is ours."""
     tool = next((each for each in BOUND.tools if each.name == name), None)
-    return Routed("refused", name, label, tool, text, error(text), over_cap)
+    return Routed("refused", name, label, tool, text, over_cap)
 
 
 @pytest.mark.parametrize(

@@ -214,7 +214,15 @@ def test_items_abandoned_by_a_retry_are_dropped() -> None:
         ({"type": "note", "content": "hello"}, ["hello"]),
         ({"type": "additional_tools", "role": "developer", "tools": []}, []),
         ({"type": "contextCompaction", "id": "x"}, []),
-        ({"type": "web_search_call", "id": "ws_1", "output": None}, []),
+        (
+            {
+                "type": "web_search_call",
+                "id": "ws_1",
+                "status": "completed",
+                "action": {"type": "search", "query": "tea"},
+            },
+            [call("ws_1", "web_search", '{"type":"search","query":"tea"}'), output("ws_1", "completed")],
+        ),
     ],
 )
 def test_items_of_unknown_type_become_a_pair_a_text_or_nothing(item: JsonObject, expected: list[Any]) -> None:

@@ -74,20 +74,31 @@ def test_other_tool_types_are_kept_as_sent(kind: str) -> None:
 def test_what_a_model_cannot_have_is_refused_by_name(kind: str, skip: bool) -> None:
     """The text names the type and the setting."""
     with pytest.raises(UnsupportedFeature) as caught:
-        native.admit(tools.parse_tools([FUNCTION, {"type": kind}]), None, skip=skip)
+        native.admit(tools.parse_tools([FUNCTION, {"type": kind}]), None, bound=["file_search"], skip=skip)
     assert caught.value.param == "tools[1].type"
     assert repr(kind) in caught.value.message
     assert '[tools] unsupported = "skip"' in caught.value.message
+
+
+@pytest.mark.parametrize("kind", ["web_search", "web_search_preview", "web_search_preview_2025_03_11"])
+def test_a_hosted_type_that_nothing_runs_is_refused_with_the_key_that_would_bind_it(kind: str) -> None:
+    """Every spelling names the one key; bound, every spelling is fine, chosen too."""
+    declared = tools.parse_tools([{"type": kind}])
+    with pytest.raises(UnsupportedFeature) as caught:
+        native.admit(declared, None, bound=["file_search"], skip=False)
+    assert '[mcp.servers.NAME] builtin_type = "web_search", builtin_tool_name = "..."' in caught.value.message
+    for choice in (None, "required", tools.parse_tool_choice({"type": "web_search"}, declared)):
+        native.admit(declared, choice, bound=["web_search"], skip=False)
 
 
 @pytest.mark.parametrize(("kind", "skip"), [("teleport", False), ("teleport", True), ("web_search", True)])
 def test_other_tools_are_left_out(kind: str, skip: bool) -> None:
     """A type nobody knows always, a known one when the operator says so; but not a chosen one."""
     declared = tools.parse_tools([{"type": kind}])
-    native.admit(declared, "auto", skip=skip)
+    native.admit(declared, "auto", bound=(), skip=skip)
     for choice in ("required", tools.parse_tool_choice({"type": kind}, declared)):
         with pytest.raises(UnsupportedFeature) as caught:
-            native.admit(declared, choice, skip=skip)
+            native.admit(declared, choice, bound=(), skip=skip)
         assert caught.value.param == "tool_choice"
 
 
