@@ -59,9 +59,9 @@ test-clients: setup $(NODE_STAMP)
 	@$(WITHOUT_OPENAI) exec $(VENV_PYTHON) -m pytest -vv -n 2 --dist loadfile $(wildcard tests/clients/drive_*.py)
 
 $(NODE_STAMP): $(NODE)/package.json $(NODE)/package-lock.json
-	@command -v npm >/dev/null || { \
-		echo "make test-clients needs node and npm to install the clients. Install them, then run it again:" >&2; \
-		echo "    sudo apt-get install nodejs npm" >&2; exit 1; }
+	@for program in node npm; do command -v $$program >/dev/null || { \
+		echo "make test-clients needs $$program, which is not here. Install it, then run it again:" >&2; \
+		echo "    sudo apt-get install nodejs npm" >&2; exit 1; }; done
 	@echo "test-clients: installing the packages of $(NODE)/package-lock.json, a minute the first time"
 	@cd $(NODE) && npm ci --silent
 	@touch $(NODE_STAMP)
