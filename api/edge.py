@@ -1,5 +1,5 @@
-"""The outermost layer, plain ASGI: a request id on every answer, a last resort for bugs, WebSockets on one path and
-from no page of another site.
+"""The outermost layer, plain ASGI: a request id on every answer, a last resort for bugs, WebSockets on one path, and
+nothing but reading for a page of another site.
 
 `BaseHTTPMiddleware` would put a task and a queue between each streamed frame and the socket; this wraps one function.
 """
@@ -19,6 +19,7 @@ REQUEST_ID_HEADER = b"x-request-id"
 _log = logging.getLogger(__name__)
 
 _WEBSOCKET_PATH = "/v1/responses"
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Edge:
@@ -52,6 +53,10 @@ class Edge:
         await _refuse_websocket(error, receive, answering)
 
     async def _serve(self, scope: Scope, receive: Receive, answering: "_Answering") -> None:
+        if scope["method"] not in _READING and _from_elsewhere(scope):
+            error = Forbidden("A page of another origin may not change anything here.")
+            await errors.answer(error)(scope, receive, answering)
+            return
         try:
             await self._app(scope, receive, answering)
         except Exception:
@@ -78,8 +83,8 @@ class _Answering:
 
 
 def _from_elsewhere(scope: Scope) -> bool:
-    """Whether a page of another site asks. Browsers let any page connect and read, unlike over HTTP; they say which it
-    is, and nobody else sends an origin."""
+    """Whether a page of another site asks. Browsers let any page open a WebSocket and read it, and post a form or plain
+    text without asking first; they say which page it is, and nobody else sends an origin."""
     headers = Headers(scope=scope)
     origin = headers.get("origin")
     return origin is not None and urlsplit(origin).netloc != headers.get("host")

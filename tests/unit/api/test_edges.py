@@ -242,3 +242,25 @@ async def test_tools_a_model_cannot_have_are_left_out_when_the_operator_says_so(
     )
     assert answer.headers["x-outlast-warning"] == "tools left out: web_search, custom"
     assert answer.json()["tools"] == tools
+
+
+@pytest.mark.parametrize("origin", ["https://evil.test", "null", "http://127.0.0.1:1"])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v1/responses"),
+        ("POST", "/v1/approvals/mcpr_1"),
+        ("DELETE", "/v1/responses/resp_1"),
+        ("POST", "/v1/conversations"),
+    ],
+)
+async def test_a_page_of_another_site_changes_nothing(world: World, method: str, path: str, origin: str) -> None:
+    """A browser sends plain text without asking first; the same site may, and so may who sends no origin."""
+    body = b'{"model": "demo", "input": "hi", "approve": true}'
+    given = {"content-type": "text/plain", "origin": origin}
+    answer = await world.http.request(method, path, content=body, headers=given)
+    assert (answer.status_code, envelope(answer)["code"]) == (403, "forbidden")
+    assert world.runs.started == []
+    for own in ({"origin": world.url}, {}):
+        assert (await world.http.request(method, path, content=b"{", headers=own)).status_code != 403
+    assert (await world.http.get("/v1/models", headers={"origin": origin})).status_code == 200
