@@ -25,8 +25,8 @@ class HostedType:
     with a date behind it.
 
     `begin`: what an item says before its run, of the arguments and the caller's tool; `empty`: what of that is not
-    there yet when the item is added; `step`: the last sub-event before the run; `gate`: the `include` value and the
-    field (a dotted path) that is shown only with it, with what stands there otherwise.
+    there yet when the item is added; `step`: the last sub-event before the run; `gate`: an `include` value, and the
+    item as it is shown without it.
     """
 
     key: str
