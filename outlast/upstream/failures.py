@@ -42,7 +42,7 @@ class Identity:
 
     def from_http(self, status: int, headers: Mapping[str, str], body: bytes) -> errors.UpstreamError:
         """The error of an answer that is not 2xx; `headers` with lower-case lookup."""
-        return self._by_status(status, _error_of(body), retry_after(headers))
+        return self._by_status(status, error_of(body), retry_after(headers))
 
     def from_error(self, error: object) -> errors.UpstreamError:
         """The error of an `error` object (or text) inside a stream or a 200."""
@@ -113,7 +113,7 @@ def _number(raw: str | None) -> float | None:
     return max(0.0, value) if math.isfinite(value) else None
 
 
-def _error_of(body: bytes) -> JsonObject:
+def error_of(body: bytes) -> JsonObject:
     """The error object of an HTTP body: `error` as object or text, a bare object, FastAPI's `detail`, plain text."""
     try:
         value = json.loads(body)

@@ -22,7 +22,7 @@ from outlast.protocol.errors import UpstreamError
 from outlast.protocol.json import JsonObject
 from outlast.upstream import sse
 from outlast.upstream.base import Timeouts, UpstreamRequest
-from outlast.upstream.failures import Identity
+from outlast.upstream.failures import Identity, error_of
 from outlast.upstream.transport import Transport
 
 # Seconds a finished stream may take to end before its connection is given up.
@@ -138,12 +138,15 @@ class Endpoint:
         finally:
             await response.aclose()
 
-    async def ask(self, path: str, body: bytes) -> JsonObject:
-        """A plain JSON answer. Raises: as `open`."""
+    async def ask(self, path: str, body: bytes) -> JsonObject | None:
+        """A plain JSON answer; None when there is no such path: a proxy in front of a server has some only, and an
+        unknown model says so in a code. Raises: as `open`."""
         clock = _Clock(Timeouts(_MODELS_TIMEOUT, _MODELS_TIMEOUT, _MODELS_TIMEOUT), self.identity)
         url = self.identity.base_url + path
         sent = self._client.post(url, content=body, headers={"content-type": "application/json"})
         response = await clock.guard(sent)
+        if response.status_code in (404, 405) and error_of(response.content).get("code") is None:
+            return None
         if not response.is_success:
             raise self.identity.from_http(response.status_code, response.headers, response.content)
         try:

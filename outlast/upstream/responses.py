@@ -116,12 +116,14 @@ class ResponsesUpstream:
             raise stream.identity.unavailable("ended the stream before its terminal event")
 
     async def count(self, round: Round) -> int | None:
-        """Asked of an OpenAI server only. Raises: as `stream`."""
+        """Asked of an OpenAI server only, which may not have the endpoint. Raises: as `stream`."""
         if not self._capabilities.encrypted_reasoning:
             return None
         asked: JsonObject = json.loads(self.build(round).body)
         body = {key: value for key, value in asked.items() if key in _COUNTED}
         answer = await self._endpoint.ask("/responses/input_tokens", json.dumps(body))
+        if answer is None:
+            return None
         counted = answer.get("input_tokens")
         if not isinstance(counted, int):
             raise self._endpoint.identity.unavailable("answered /responses/input_tokens without a count")

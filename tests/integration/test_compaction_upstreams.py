@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from openai import AsyncOpenAI, BadRequestError
+from openai import APIStatusError, AsyncOpenAI, BadRequestError
 from openai.types.responses import Response
 
 from outlast.devserver import DevServer
@@ -131,3 +131,34 @@ async def test_an_openai_server_counts_its_tokens_itself(world: World) -> None:
         "instructions": "be",
         "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "one"}]}],
     }
+
+
+@pytest.mark.parametrize("status", ["404 Not Found", "405 Method Not Allowed"])
+async def test_a_server_without_the_endpoint_is_counted_for(world: World, status: str) -> None:
+    """A proxy in front of OpenAI has some paths only: it is our estimate then."""
+    world.openai.answers = [replying(status, b"<h1>no such page</h1>", "content-type: text/html")]
+    count = world.client.responses.input_tokens.count
+    short = await count(model=world.openai.model, input="one")
+    long = await count(model=world.openai.model, input="one " * 400)
+    assert 0 < short.input_tokens < long.input_tokens - 300
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "answered", "code"),
+    [
+        ("404 Not Found", b'{"error": {"message": "no model", "code": "model_not_found"}}', 404, "model_not_found"),
+        ("400 Bad Request", b'{"error": {"message": "too long", "code": "context"}}', 400, "context"),
+        ("401 Unauthorized", b"{}", 502, "upstream_auth"),
+        ("500 Oops", b"{}", 502, "upstream_unavailable"),
+        ("200 OK", b"<h1>hello</h1>", 502, "upstream_unavailable"),
+        ("200 OK", b'{"object": "something else"}', 502, "upstream_unavailable"),
+    ],
+)
+async def test_a_server_that_cannot_count_is_an_error_not_a_guess(
+    world: World, status: str, body: bytes, answered: int, code: str
+) -> None:
+    """As for a model round: the client's own mistakes are its own, everything else is the server's."""
+    world.openai.answers = [replying(status, body)]
+    with pytest.raises(APIStatusError) as caught:
+        await world.client.responses.input_tokens.count(model=world.openai.model, input="one")
+    assert (caught.value.status_code, caught.value.code) == (answered, code)
