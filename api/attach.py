@@ -59,7 +59,7 @@ async def answer(turn: Turn, ports: Services, receive: Receive, *, shape: Shape 
         return Json(views.response_json(record, output), headers=headers)
     # From the first event also for JSON: the log's tail in memory begins there, a later start would read rows.
     tail = Tail(ports.store.follow(record.tenant, record.id, -1))
-    reader = Reader(ports, record)
+    reader = Reader(ports, record, made=turn.launch is not None)
     try:
         tail.reach()
         await turn.begin()

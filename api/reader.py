@@ -1,38 +1,27 @@
 """Readers of a response that is not stored: while one is attached the response lives, and no longer.
 
 There is one, unless its client has sent the request again before it was noticed that the first connection is lost.
+`api.readers` counts them.
 """
 
 import asyncio
 import contextlib
-from collections import Counter
 
 from api.services import Services
 from outlast.protocol.errors import Unavailable
 from outlast.store.base import READER_LEASE, Ending, ResponseRecord
 
-# Readers of this process by (tenant, response id).
-_attached: Counter[tuple[str, str]] = Counter()
-
-
-def attached(record: ResponseRecord) -> bool:
-    """Whether somebody reads this unstored response here; who attaches at once keeps it alive."""
-    return _attached[_key(record)] > 0
-
-
-def _key(record: ResponseRecord) -> tuple[str, str]:
-    return record.tenant, record.id
-
 
 class Reader:
-    """A client attached to its response. A stored one does not need it: leaving changes nothing there."""
+    """A client attached to its response. A stored one does not need it: leaving changes nothing there. `made`: by this
+    client's request; else it has joined another's."""
 
-    def __init__(self, ports: Services, record: ResponseRecord) -> None:
+    def __init__(self, ports: Services, record: ResponseRecord, *, made: bool) -> None:
         self.ports = ports
         self.record = record
         self._lease = None
         if not record.store:
-            _attached[_key(record)] += 1
+            ports.readers.enter(record, made=made)
             self._lease = asyncio.create_task(self._renew())
 
     async def leave(self) -> None:
@@ -42,12 +31,9 @@ class Reader:
         self._lease.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._lease
-        _attached[_key(self.record)] -= 1
-        if attached(self.record):
-            return
-        del _attached[_key(self.record)]
-        # A request cut off here must still be cleaned up after; the sweeper is for a process that died.
-        await asyncio.shield(self._forget())
+        if self.ports.readers.leave(self.record):
+            # A request cut off here must still be cleaned up after; the sweeper is for a process that died.
+            await asyncio.shield(self._forget())
 
     async def _forget(self) -> None:
         store, record = self.ports.store, self.record

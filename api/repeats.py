@@ -5,14 +5,14 @@
   with `x-stainless-retry-count`. Such a retry of the same key, with the same bytes, is taken for what it repeats if
   that is younger than a quarter of an hour and has not failed.
 
-A response of `store: false` can be joined while its first reader is still attached to this process, whose leaving
-would end it otherwise; afterwards there is nothing to join.
+A response of `store: false` can be joined while its first reader is still attached; afterwards there is nothing to
+join. In another process than the first one's only by its key, and the first one's leaving ends it then.
 """
 
 import hashlib
 from dataclasses import dataclass
 
-from api import create, reader
+from api import create
 from api.attach import Turn
 from api.create import Sent
 from api.deps import Principal
@@ -63,7 +63,7 @@ async def create_once(raw: bytes, marks: Marks, caller: Principal, ports: Servic
             raise
         return _join(found, raw, ports)
     if turn.launch is None:
-        _check_kept(turn.record)
+        _check_kept(turn.record, ports)
     return turn
 
 
@@ -84,22 +84,22 @@ async def _made(sent: Sent, retried: bool, caller: Principal, ports: Services) -
     if sent.key is not None:
         found = await ports.store.by_key(caller.tenant, sent.key)
         if found is not None:
-            _check_kept(found)
+            _check_kept(found, ports)
         return found
     if retried:
         found = await ports.store.by_origin(caller.tenant, sent.origin, ports.clock() - RETRY_SECONDS)
-        return found if found is not None and _readable(found) else None
+        return found if found is not None and _readable(found, ports) else None
     return None
 
 
-def _check_kept(record: ResponseRecord) -> None:
+def _check_kept(record: ResponseRecord, ports: Services) -> None:
     """Raises: InvalidRequest for a response that is about to be forgotten."""
-    if record.ended and not _readable(record):
+    if record.ended and not _readable(record, ports):
         raise idempotency.spent(record.id)
 
 
-def _readable(record: ResponseRecord) -> bool:
-    return record.store or reader.attached(record)
+def _readable(record: ResponseRecord, ports: Services) -> bool:
+    return record.store or ports.readers.attached(record)
 
 
 def _join(record: ResponseRecord, raw: bytes, ports: Services) -> Turn:

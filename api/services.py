@@ -1,9 +1,10 @@
 """The ports the HTTP side is composed of. `outlast.processes` builds them and closes them; nothing here owns one."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from api.readers import Readers
 from api.runs import RunsPort
 from outlast.contracts import Timeouts
 from outlast.loop.prepare import Reads
@@ -61,3 +62,5 @@ class Services:
     # Tools a model's server does not know are left out with a warning, not refused.
     skip_tools: bool = False
     ui_url: str | None = None
+    # Of this process, of responses that are not stored.
+    readers: Readers = field(default_factory=Readers)

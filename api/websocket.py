@@ -146,7 +146,7 @@ class Connection:
         )
         record = turn.record
         tail = Tail(self._ports.store.follow(record.tenant, record.id, -1))
-        reader = Reader(self._ports, record)
+        reader = Reader(self._ports, record, made=True)
         try:
             tail.reach()
             await (turn.begin() if wanted.generate else self._prepare_only(turn))

@@ -1,13 +1,17 @@
 """The same POST twice: `Idempotency-Key`, and retries that clients mark as such."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
+from api.app import create_app
+from api.readers import Readers
 from outlast.protocol.errors import UpstreamRateLimited
 from outlast.store.base import Commit
+from tests.support import api_client
 from tests.support.api_client import frames
 from tests.support.fake_runs import message
 from tests.unit.api.conftest import World
@@ -248,3 +252,22 @@ async def test_a_response_that_is_not_stored_can_be_joined_while_its_reader_is_t
     says(world, "new")
     late = await world.http.post("/v1/responses", json=body, headers=RETRY)
     assert late.headers["x-outlast-response-id"] != response_id
+
+
+async def test_who_joins_through_another_process_does_not_end_it_for_the_first(world: World) -> None:
+    """That process does not know of the connection a `store: false` response lives by."""
+    go = interrupted(world)
+    body = {"model": "demo", "input": "shared", "stream": True, "store": False}
+    other = create_app(replace(world.app.state.services, readers=Readers()))
+    async with world.http.stream("POST", "/v1/responses", json=body, headers={KEY: "two doors"}) as first:
+        response_id = first.headers["x-outlast-response-id"]
+        # Closed with its server, which ends what it has begun first.
+        async with (
+            api_client.serve(other) as url,
+            api_client.raw(url) as http,
+            http.stream("POST", "/v1/responses", json=body, headers={KEY: "two doors"}) as second,
+        ):
+            assert second.headers["x-outlast-response-id"] == response_id
+        go.set()
+        shown = frames("".join([text async for text in first.aiter_text()]))
+    assert shown[-1].name == "response.completed"
