@@ -84,3 +84,29 @@ async def test_a_committed_step_is_neither_paid_nor_run_again(outlast: World, st
     assert [made.arguments for made in outlast.mcp.calls] == [json.loads(call["arguments"])]
     assert await outlast.failures_of(response["id"]) == []
     assert await outlast.workers_of(response["id"]) == {first.pid, second.pid}
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "dispatches", "status", "output"),
+    [
+        ("code_interpreter", "Please use the interpreter", 1, "failed", UNKNOWN),
+        ("web_search", "Please search for it", 2, "completed", METER),
+    ],
+)
+async def test_a_hosted_call_is_settled_as_its_tool_allows(
+    outlast: World, kind: str, asked: str, dispatches: int, status: str, output: str
+) -> None:
+    """At most once, or again with its key. Fails as the two above; without the row's `hosted` it ends as an
+    `mcp_call`."""
+    first = await outlast.worker(failpoints.AFTER_DISPATCH)
+    begun = await outlast.start(asked, {"type": kind})
+    await first.killed(failpoints.AFTER_DISPATCH)
+    second = await outlast.worker()
+    response = whole(await outlast.rest(begun))
+    (call,) = items(response, f"{kind}_call")
+    assert [made.idempotency_key for made in outlast.mcp.calls] == [call["id"]] * dispatches
+    assert call["status"] == status
+    assert told(outlast.model) == [output]
+    assert response["status"] == "completed"
+    assert len(outlast.model.requests) == 2
+    assert await outlast.workers_of(response["id"]) == {first.pid, second.pid}

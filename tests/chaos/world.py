@@ -162,11 +162,18 @@ async def world(folder: Path, temporal: str, *, word_delay: float = 0.0) -> Asyn
         model = CountingModel(word_delay)
         upstream = await open_now.enter_async_context(running(model))
         server = await open_now.enter_async_context(mcp_server(TOOLS))
-        given = stack.settings(folder, temporal, upstream=f"{upstream}/v1")
+        plain = stack.settings(folder, temporal, upstream=f"{upstream}/v1")
+        given = Settings.model_validate({**plain.model_dump(), "mcp": {"servers": _bound(server.url)}})
         served = await open_now.enter_async_context(stack.outlast(given, work=False, desk=False, timeouts=TIMEOUTS))
         made = World(given, served, model, server, functools.partial(processes.work, served.ports, open_now))
         open_now.push_async_callback(made.close)
         yield made
+
+
+def _bound(url: str) -> JsonObject:
+    """Hosted types that run on the unsafe and on the safe tool."""
+    tools = {"code_interpreter": "pay_bill", "web_search": "read_meter"}
+    return {kind: {"url": url, "builtin_type": kind, "builtin_tool_name": tool} for kind, tool in tools.items()}
 
 
 async def _read(streamed: AsyncStream[ResponseStreamEvent], until: Sequence[str]) -> list[JsonObject]:

@@ -138,6 +138,8 @@ def _environment(given: Settings) -> dict[str, str]:
         "OUTLAST_TEMPORAL__TASK_QUEUE": given.temporal.task_queue,
         "PYTHONUNBUFFERED": "1",
     }
+    if given.mcp.servers:
+        values["OUTLAST_MCP"] = given.mcp.model_dump_json(exclude_none=True)
     for name, upstream in given.upstreams.items():
         values[f"OUTLAST_UPSTREAMS__{name.upper()}__BASE_URL"] = upstream.base_url
         values[f"OUTLAST_UPSTREAMS__{name.upper()}__DIALECT"] = upstream.spoken_dialect
