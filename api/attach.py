@@ -52,7 +52,7 @@ async def answer(turn: Turn, ports: Services, receive: Receive, *, shape: Shape 
     """Launch the run and attach the client to it. `receive`: of the request, its body read; `shape`: makes the plain
     JSON answer of the ended response, while a response that is not stored is still there."""
     record = turn.record
-    headers = {RESPONSE_ID_HEADER: record.id, **_warning(record, ports)}
+    headers = {RESPONSE_ID_HEADER: record.id, **warning(record, ports)}
     if record.background and not turn.stream:
         await turn.begin()
         output = await _output(record, ports) if turn.launch is None else ()
@@ -77,8 +77,8 @@ async def answer(turn: Turn, ports: Services, receive: Receive, *, shape: Shape 
     return Response(status_code=_CLIENT_GONE) if result is None else Json(result, headers=headers)
 
 
-def _warning(record: ResponseRecord, ports: Services) -> dict[str, str]:
-    """What of the request the model does not get to see."""
+def warning(record: ResponseRecord, ports: Services) -> dict[str, str]:
+    """The header that says what of the request the model does not get to see."""
     kinds = dict.fromkeys(tool["type"] for tool in record.request.get("tools") or ())
     others = [kind for kind in kinds if kind not in ("function", "mcp") and hosted.key_of(kind) not in ports.builtins]
     if not others or ports.catalog.capabilities(record.model).native:

@@ -44,25 +44,26 @@ async def create(
     ports: Services,
     alive: Liveness,
     *,
-    carried: Sequence[JsonObject] | None = None,
+    held: ResponseRecord | None = None,
     sent: Sent | None = None,
     prepares: bool = False,
 ) -> Turn:
     """Check, write, and say how to launch. Raises: any InvalidRequest, NotFound, Forbidden, Unavailable.
 
-    carried: the history behind `previous_response_id` when only the caller's connection holds it (WebSocket mode).
+    held: what the request continues, if it is not stored and the caller's connection holds it (WebSocket mode).
     sent: what to keep of the request for its repeats, which `api.repeats` looks for before this is called.
     prepares: it is not launched (`generate: false` in WebSocket mode), so it must not take what only a run can use.
     """
     caller.require("caller")
     request, compacts = compaction.parse(raw, ports.limits)
-    if carried is not None:
-        request = requests.stitched(request, carried, ports.limits)
+    if held is not None:
+        kept = await ports.store.chain(held.tenant, held.id)
+        request = requests.stitched(request, [stored.whole for stored in kept if stored.done], ports.limits)
     ports.catalog.resolve(request.model)
     reads = ports.catalog.capabilities(request.model)
     if not reads.native:
         native.admit(request.tools, request.tool_choice, bound=ports.builtins, skip=ports.skip_tools)
-    previous = await history.previous(request, caller, ports.store) if carried is None else None
+    previous = await history.previous(request, caller, ports.store) if held is None else None
     turn = await conversations.before(request, caller, ports)
     told = turn.items if turn is not None else ()
     chain = await ports.store.chain(caller.tenant, previous.id) if previous is not None else told
@@ -74,6 +75,8 @@ async def create(
     new, state = _new_response(request, previous or turn, plan, caller, ports, compacts=compacts)
     if sent is not None:
         new = dataclasses.replace(new, key=sent.key, origin=sent.origin)
+    if held is not None:
+        new = dataclasses.replace(new, held=held.id)
     try:
         created = await ports.store.create(new)
     except InvalidRequest as error:

@@ -2,20 +2,22 @@
 
 * One response at a time per lane (`stream_id`; without one: the connection's own lane), in the order asked; lanes run
   side by side.
-* The newest response of a lane stays with the connection, so that `store: false` chains work on it; a later connection,
-  or another replica, answers `previous_response_not_found`. A continuation that fails forgets what it continued.
+* The newest response of a lane stays with the connection, so that `store: false` chains work on it: its rows are purged
+  when the next one takes its place, or with the connection. Another connection, or another replica, answers
+  `previous_response_not_found`. A continuation that fails forgets what it continued.
 * A connection that is lost leaves stored responses running and ends the others, as over HTTP.
 * After an hour the connection ends with `websocket_connection_limit_reached`, as the API documents.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from api import create, websocket_frames
+from api import attach, create, websocket_frames
 from api.attach import Turn
 from api.deps import Principal
 from api.liveness import Liveness
@@ -25,7 +27,6 @@ from api.sse import KEEPALIVE_SECONDS, Tail
 from api.websocket_frames import Create, Steer
 from outlast.protocol import events, json, requests
 from outlast.protocol.errors import ErrorBody, InternalError, InvalidRequest, OutlastError
-from outlast.protocol.json import JsonObject
 from outlast.store.base import Ending, ResponseRecord
 
 LIFETIME_SECONDS = 3600.0
@@ -44,19 +45,12 @@ _LIMIT = ErrorBody(
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """A response nobody stores, as the connection that made it knows it: the whole history up to its end."""
-
-    response_id: str
-    items: Sequence[JsonObject]
-
-
 @dataclass(slots=True)
 class _Lane:
     name: str | None
     asked: asyncio.Queue[Create] = field(default_factory=asyncio.Queue)
-    newest: _Held | None = None
+    # Its newest response, if nobody stores it: attached, so that it is kept.
+    newest: Reader | None = None
     # The last number sent: a keep-alive repeats it.
     last: int = 0
     task: "asyncio.Task[None] | None" = None
@@ -85,6 +79,8 @@ class Connection:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            for lane in self._lanes.values():
+                await self._drop(lane)
         if self._socket.client_state is WebSocketState.CONNECTED:
             await self._socket.close(_GOING_AWAY)
 
@@ -123,13 +119,11 @@ class Connection:
             try:
                 await self._turn(lane, wanted)
             except OutlastError as error:
-                self._forget(wanted.previous)
+                await self._forget(wanted.previous)
                 await self._refuse(error, lane.name)
-            except WebSocketDisconnect:
-                return
             except Exception:  # noqa: BLE001  # a bug must not end the lane without a word
                 _log.exception("a WebSocket request of %s failed", self._caller.key_id)
-                self._forget(wanted.previous)
+                await self._forget(wanted.previous)
                 await self._refuse(InternalError("Internal error; the server's log says more."), lane.name)
 
     # -- one response ------------------------------------------------------------------------------------------------
@@ -141,7 +135,7 @@ class Connection:
             self._caller,
             self._ports,
             self._alive,
-            carried=held.items if held else None,
+            held=held,
             prepares=not wanted.generate,
         )
         record = turn.record
@@ -150,57 +144,58 @@ class Connection:
         try:
             tail.reach()
             await (turn.begin() if wanted.generate else self._prepare_only(turn))
-            if await self._deliver(tail, lane) == events.FAILED:
-                self._forget(wanted.previous)
+            if await self._deliver(tail, lane, attach.warning(record, self._ports)) == events.FAILED:
+                await self._forget(wanted.previous)
             else:
-                lane.newest = await self._keep(record)
+                await self._drop(lane)
+                lane.newest = None if record.store else reader
         finally:
             await tail.aclose()
-            await reader.leave()
+            if lane.newest is not reader:
+                await reader.leave()
 
     async def _prepare_only(self, turn: Turn) -> None:
         record = turn.record
         ending = Ending("completed", completed_at=int(self._ports.clock()))
         await self._ports.store.end(record.tenant, record.id, ending)
 
-    async def _deliver(self, tail: Tail, lane: _Lane) -> str:
-        """Send the log as it grows; the type of the terminal event."""
+    async def _deliver(self, tail: Tail, lane: _Lane, headers: Mapping[str, str]) -> str:
+        """Send the log as it grows; the type of the terminal event. `headers`: of the answer, were it one of HTTP."""
         while True:
             frames = await tail.take(KEEPALIVE_SECONDS)
             if frames is None:
                 alive = {"type": events.KEEPALIVE, "sequence_number": lane.last}
                 await self._send(websocket_frames.in_lane(json.dumps(alive), lane.name))
                 continue
-            for number, _, data in frames.data:
+            for number, kind, data in frames.data:
                 lane.last = number
-                await self._send(websocket_frames.in_lane(data, lane.name))
+                said = headers if kind == events.CREATED else {}
+                await self._send(websocket_frames.in_lane(data, lane.name, said))
             if frames.ended:
                 return frames.data[-1][1]
 
     # -- what the connection knows -----------------------------------------------------------------------------------
 
-    def _held(self, wanted: Create) -> _Held | None:
+    def _held(self, wanted: Create) -> ResponseRecord | None:
         """What the request continues, if only this connection has it. Raises: InvalidRequest."""
-        known = (lane.newest for lane in self._lanes.values())
-        held = next((each for each in known if each is not None and each.response_id == wanted.previous), None)
+        known = [lane.newest.record for lane in self._lanes.values() if lane.newest is not None]
+        held = next((record for record in known if record.id == wanted.previous), None)
         if held is not None and wanted.body.get("store") is not False:
             raise InvalidRequest(
-                f"Response '{held.response_id}' is not stored: continue it with 'store: false', or send its items.",
+                f"Response '{held.id}' is not stored: continue it with 'store: false', or send its items.",
                 param="store",
             )
         return held
 
-    async def _keep(self, record: ResponseRecord) -> _Held | None:
-        """The history up to here; a stored response is in the store."""
-        if record.store:
-            return None
-        chain = await self._ports.store.chain(record.tenant, record.id)
-        return _Held(record.id, [stored.whole for stored in chain if stored.done])
-
-    def _forget(self, response_id: object) -> None:
+    async def _forget(self, response_id: object) -> None:
         for lane in self._lanes.values():
-            if lane.newest is not None and lane.newest.response_id == response_id:
-                lane.newest = None
+            if lane.newest is not None and lane.newest.record.id == response_id:
+                await self._drop(lane)
+
+    async def _drop(self, lane: _Lane) -> None:
+        newest, lane.newest = lane.newest, None
+        if newest is not None:
+            await newest.leave()
 
     # -- the wire ----------------------------------------------------------------------------------------------------
 
@@ -208,4 +203,7 @@ class Connection:
         await self._send(websocket_frames.error_frame(error.http_status, error.body(), lane))
 
     async def _send(self, text: str) -> None:
-        await self._socket.send_text(text)
+        """Nothing, when the client is gone: `_read` hears of it and ends the lanes."""
+        if self._socket.application_state is WebSocketState.CONNECTED:
+            with contextlib.suppress(WebSocketDisconnect):
+                await self._socket.send_text(text)

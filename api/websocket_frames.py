@@ -4,6 +4,7 @@
 ignored, since every answer is a stream. `response.steer` is known and refused in its own words.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from outlast.protocol import invalid, json
@@ -92,7 +93,9 @@ def steer_refused(steer: Steer) -> str:
     )
 
 
-def in_lane(data: bytes, lane: str | None) -> str:
-    """An event of the log as a message; only its lane is added, the bytes are the log's."""
+def in_lane(data: bytes, lane: str | None, headers: Mapping[str, str] | None = None) -> str:
+    """An event of the log as a message; only its lane and `headers` are added, the bytes are the log's."""
     text = data.decode()
+    if headers:
+        text = f'{{"headers":{json.dumps_text(dict(headers))},{text[1:]}'
     return text if lane is None else f'{{"stream_id":{json.dumps_text(lane)},{text[1:]}'

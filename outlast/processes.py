@@ -138,7 +138,9 @@ async def serve(opened: Ports, stack: AsyncExitStack, *, ui_url: str | None = No
             "whoever reaches it can run tools and decide approvals.",
             file=sys.stderr,
         )
-    return await stack.enter_async_context(running(app, listener))
+    # Twice: what is a little too large is refused with the limit's name, and the connection goes on.
+    max_message = 2 * settings.limits.max_body_bytes
+    return await stack.enter_async_context(running(app, listener, max_message=max_message))
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -9,8 +9,6 @@ import uvicorn
 from starlette.types import ASGIApp
 
 _GRACE_SECONDS = 1
-# Above any configured `limits.max_body_bytes` worth having: the application's own limit answers with its name.
-_MAX_MESSAGE = 256 * 1024 * 1024
 
 
 class _Embedded(uvicorn.Server):
@@ -35,8 +33,11 @@ class _Embedded(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def running(app: ASGIApp, listener: socket.socket | None = None) -> AsyncIterator[str]:
+async def running(
+    app: ASGIApp, listener: socket.socket | None = None, *, max_message: int = 16 * 1024 * 1024
+) -> AsyncIterator[str]:
     """Yields the base URL, without a slash at its end. `listener`: of `listen`; None: a free port of the loopback.
+    `max_message`: bytes of a WebSocket message; a larger one closes its connection with 1009.
 
     Connections still open at the end get a second. Raises: RuntimeError (the app's own start-up failed).
     """
@@ -48,7 +49,7 @@ async def running(app: ASGIApp, listener: socket.socket | None = None) -> AsyncI
         log_config=None,
         access_log=False,
         ws="websockets-sansio",
-        ws_max_size=_MAX_MESSAGE,
+        ws_max_size=max_message,
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     server = _Embedded(config)

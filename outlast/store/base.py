@@ -214,6 +214,8 @@ class NewResponse:
     hidden_inputs: Sequence[JsonObject] = ()
     # Ids of inputs that may be copies of items of ours: what those have in private comes with them.
     recalled: Sequence[str] = ()
+    # A response nobody stores whose items are copied too: the caller's connection goes on from it.
+    held: str | None = None
     calls: Sequence[CallRow] = ()
     decisions: Sequence["DecisionRequest"] = ()
     takes: Sequence[str] = ()

@@ -118,7 +118,7 @@ def _write_rows(
     row = records.response_params(record, touched_at=now, sealed=sealed, claimed_from=claimed_from, origin=new.origin)
     yield Statement(_INSERT_RESPONSE, row)
     yield Statement(_INSERT_REQUEST, records.request_params(record))
-    private = yield from recall(record.tenant, new.recalled)
+    private = yield from recall(record.tenant, new.recalled, new.held)
     yield from refer(record.tenant, record.id, private.values())
     rows = [
         _input_row(record, item, ordinal, private.get(str(item.get("id")))) for ordinal, item in enumerate(new.inputs)

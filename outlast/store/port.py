@@ -144,7 +144,8 @@ class Store(Protocol):
 
     async def attend(self, tenant: str, response_id: str, until: float) -> None:
         """A reader of a `store:false` response lives until then (unix seconds). `create` grants `READER_LEASE` seconds;
-        after a lapse steps find the response `Gone`, their writes raise `ResponseEnded`, and `stale` returns it."""
+        after a lapse steps find the response `Gone`, their writes raise `ResponseEnded`, and `stale` returns it. Ended,
+        it is not purged by `purge_transient` before."""
         ...
 
     # -- approvals -----------------------------------------------------------------------------------------------

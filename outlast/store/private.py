@@ -44,9 +44,8 @@ _RECALL = Query(
             _i.tenant == _tenant,
             _i.item_id.in_(_listed(dialect)),
             # The originals: a client that sends everything every turn leaves as many copies as turns.
-            _i.side == lit("output"),
+            sa.or_(sa.and_(_r.store == lit(1), _i.side == lit("output")), _r.id == sa.bindparam("held")),
             _i.private.is_not(None),
-            _r.store == lit(1),
             records.NOT_DELETED,
         )
         .order_by(_r.created_at)
@@ -74,11 +73,13 @@ _FORGET = Query(
 )
 
 
-def recall(tenant: str, item_ids: Sequence[str]) -> Script[dict[str, JsonObject]]:
-    """Private parts of items by id, of the outputs of the tenant's stored responses; the newest one's."""
+def recall(tenant: str, item_ids: Sequence[str], held: str | None = None) -> Script[dict[str, JsonObject]]:
+    """Private parts of items by id, of the outputs of the tenant's stored responses and of all items of the response
+    `held`; the newest one's."""
     if not item_ids:
         return {}
-    rows = yield Statement(_RECALL, {"tenant": tenant, "listed": json.dumps_text(list(item_ids))})
+    listed = json.dumps_text(list(item_ids))
+    rows = yield Statement(_RECALL, {"tenant": tenant, "listed": listed, "held": held})
     return {row[0]: records.opened(row[1]) for row in rows}
 
 

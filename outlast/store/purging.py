@@ -114,7 +114,13 @@ _IS_TRANSIENT = Query(
     sa.select(_r.conversation_id).where(_r.tenant == _tenant, _r.id == _id, _r.store == lit(0), _ended)
 )
 _TRANSIENT = Query(
-    sa.select(_r.tenant, _r.id).where(_r.store == lit(0), _ended, _r.touched_at <= sa.bindparam("before"))
+    sa.select(_r.tenant, _r.id).where(
+        _r.store == lit(0),
+        _ended,
+        _r.touched_at <= sa.bindparam("before"),
+        # A connection of WebSocket mode keeps its newest ones to go on from.
+        _r.sweep_after <= sa.bindparam("now"),
+    )
 )
 _used_by_taker = (
     sa.select(_a.id)
@@ -179,7 +185,7 @@ def purge(tenant: str, response_id: str) -> Script[bool]:
 
 def purge_transient(now: float) -> Script[int]:
     """See `Store.purge_transient`."""
-    rows = yield Statement(_TRANSIENT, {"before": now - _TRANSIENT_SECONDS})
+    rows = yield Statement(_TRANSIENT, {"before": now - _TRANSIENT_SECONDS, "now": now})
     for tenant, response_id in rows:
         yield from purge(tenant, response_id)
     yield from _purge_hidden(now)

@@ -64,7 +64,7 @@ _SET_REST = Query(
 )
 _ATTEND = Query(
     sa.update(responses)
-    .where(_r.tenant == _tenant, _r.id == _id, _open, _r.store == lit(0))
+    .where(_r.tenant == _tenant, _r.id == _id, records.NOT_DELETED, _r.store == lit(0))
     .values(sweep_after=sa.bindparam("until"))
 )
 _PARKED = Query(

@@ -21,6 +21,7 @@ from outlast.devserver import DevServer
 from tests.support.dialects import Dialects, dialects, play
 from tests.support.mcp_server import McpTestServer, Mode, Tool, ToolError, mcp_server
 from tests.support.raw_model import Played, call_answer, text_answer
+from tests.support.wire_socket import socket
 from tests.unit.upstream.server import streaming
 
 JsonObject = dict[str, Any]
@@ -272,6 +273,23 @@ async def test_stateless_replay_gives_the_transcript_of_the_stored_chain(
     assert len(world.server.calls) == 1
     if kind == "image_generation":
         assert "data:image/png;base64," in json.dumps(chained)
+
+
+@pytest.mark.parametrize("dialect", ["chat", "responses"])
+@pytest.mark.parametrize("kind", list(ASKED))
+async def test_a_connection_that_stores_nothing_tells_the_model_the_same(
+    world: Hosted, kind: str, dialect: str
+) -> None:
+    """Two continuations over a WebSocket: the call, its answer and its image are those of the first turn."""
+    played = world.play(dialect, kind, ASKED[kind])
+    async with socket(world.both.http.base_url) as wire:
+        ended = (await wire.turn(played.model, tools=[{"type": kind}], store=False))[-1]
+        for _ in range(2):
+            more = {"store": False, "previous_response_id": ended["response"]["id"]}
+            ended = (await wire.turn(played.model, "and now?", **more))[-1]
+    first, second, third = [told(body, dialect) for body in played.bodies[1:]]
+    assert first == second == third
+    assert len(world.server.calls) == 1
 
 
 async def test_what_is_not_stored_is_told_by_its_public_item(world: Hosted) -> None:

@@ -1,54 +1,19 @@
 """Claims about WebSocket mode, most through the official client's `responses.connect`."""
 
 import contextlib
-import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
 
 import api.websocket
+from outlast.protocol.requests import RequestLimits
 from tests.support.desk import LOOKUP, MESSAGE, REFUND, Case, JsonObject, World
 from tests.support.scripted_model import say
+from tests.support.wire_socket import socket
 
 PLAIN = ["response.created", "response.in_progress", *MESSAGE, "response.completed"]
-
-
-class Socket:
-    """A raw connection: frames as the wire has them."""
-
-    def __init__(self, connection: ClientConnection) -> None:
-        self.connection = connection
-
-    async def say(self, frame: Any) -> None:
-        """Send one frame."""
-        await self.connection.send(frame if isinstance(frame, str | bytes) else json.dumps(frame))
-
-    async def hear(self) -> JsonObject:
-        """The next frame."""
-        return dict(json.loads(await self.connection.recv()))
-
-    async def turn(self, case: Case, given: Any = "please", **parameters: Any) -> list[JsonObject]:
-        """One response, up to its terminal event or an error."""
-        await self.say({"type": "response.create", "model": case.script.model, "input": given, **parameters})
-        return await self.rest()
-
-    async def rest(self) -> list[JsonObject]:
-        """What comes up to a terminal event or an error."""
-        heard = [await self.hear()]
-        while heard[-1]["type"] not in ("response.completed", "response.failed", "response.incomplete", "error"):
-            heard.append(await self.hear())
-        return heard
-
-
-@contextlib.asynccontextmanager
-async def socket(world: World) -> AsyncIterator[Socket]:
-    """One raw connection."""
-    url = str(world.http.base_url).replace("http", "ws", 1).rstrip("/")
-    async with connect(f"{url}/v1/responses") as connection:
-        yield Socket(connection)
 
 
 def texts(case: Case) -> list[str]:
@@ -78,9 +43,9 @@ async def test_the_official_client_reads_a_response_as_over_http(world: World) -
 async def test_a_stored_chain_goes_on_by_id(world: World) -> None:
     """And is readable over HTTP afterwards."""
     case = world.case([say("one")], [say("two")])
-    async with socket(world) as wire:
-        first = (await wire.turn(case, "first"))[-1]["response"]
-        second = (await wire.turn(case, "second", previous_response_id=first["id"]))[-1]["response"]
+    async with socket(world.http.base_url) as wire:
+        first = (await wire.turn(case.script.model, "first"))[-1]["response"]
+        second = (await wire.turn(case.script.model, "second", previous_response_id=first["id"]))[-1]["response"]
     assert texts(case) == ["first", "one", "second"]
     assert (await case.client.responses.retrieve(second["id"])).previous_response_id == first["id"]
 
@@ -88,13 +53,14 @@ async def test_a_stored_chain_goes_on_by_id(world: World) -> None:
 async def test_a_chain_that_is_not_stored_lives_in_its_connection(world: World) -> None:
     """Three turns with `store: false`; nothing is readable over HTTP; another connection does not know them."""
     case = world.case([say("one")], [say("two")], [say("three")])
-    async with socket(world) as wire:
-        first = (await wire.turn(case, "first", store=False))[-1]["response"]
-        second = (await wire.turn(case, "second", store=False, previous_response_id=first["id"]))[-1]["response"]
-        third = (await wire.turn(case, "third", store=False, previous_response_id=second["id"]))[-1]["response"]
-        async with socket(world) as other:
-            [stranger] = await other.turn(case, "?", store=False, previous_response_id=third["id"])
-        [older] = await wire.turn(case, "?", store=False, previous_response_id=first["id"])
+    model = case.script.model
+    async with socket(world.http.base_url) as wire:
+        first = (await wire.turn(model, "first", store=False))[-1]["response"]
+        second = (await wire.turn(model, "second", store=False, previous_response_id=first["id"]))[-1]["response"]
+        third = (await wire.turn(model, "third", store=False, previous_response_id=second["id"]))[-1]["response"]
+        async with socket(world.http.base_url) as other:
+            [stranger] = await other.turn(model, "?", store=False, previous_response_id=third["id"])
+        [older] = await wire.turn(model, "?", store=False, previous_response_id=first["id"])
     assert texts(case) == ["first", "one", "second", "two", "third"]
     assert (third["previous_response_id"], third["store"]) == (second["id"], False)
     assert (await world.http.get(f"/v1/responses/{third['id']}")).status_code == 404
@@ -106,9 +72,9 @@ async def test_a_chain_that_is_not_stored_lives_in_its_connection(world: World) 
 async def test_what_is_not_stored_is_not_stored_by_its_continuation(world: World) -> None:
     """A stored continuation of a chain nobody stores is refused by name; the chain goes on."""
     case = world.case([say("one")], [say("two")])
-    async with socket(world) as wire:
-        first = (await wire.turn(case, "first", store=False))[-1]["response"]
-        [refused] = await wire.turn(case, "?", previous_response_id=first["id"])
+    async with socket(world.http.base_url) as wire:
+        first = (await wire.turn(case.script.model, "first", store=False))[-1]["response"]
+        [refused] = await wire.turn(case.script.model, "?", previous_response_id=first["id"])
     assert (refused["status"], refused["error"]["param"]) == (400, "store")
     assert "store: false" in refused["error"]["message"]
 
@@ -116,11 +82,13 @@ async def test_what_is_not_stored_is_not_stored_by_its_continuation(world: World
 async def test_a_prepared_response_costs_no_model_call_and_can_be_continued(world: World) -> None:
     """`generate: false`: an id, an empty output; the next turn shows what was prepared (Codex begins so)."""
     case = world.case([say("one")])
-    async with socket(world) as wire:
-        prepared = await wire.turn(case, [{"role": "developer", "content": "Be brief."}], generate=False, store=False)
+    model = case.script.model
+    async with socket(world.http.base_url) as wire:
+        opening = [{"role": "developer", "content": "Be brief."}]
+        prepared = await wire.turn(model, opening, generate=False, store=False)
         assert [event["type"] for event in prepared] == [PLAIN[0], PLAIN[1], PLAIN[-1]]
         assert (prepared[-1]["response"]["output"], case.script.requests) == ([], [])
-        first = await wire.turn(case, "hi", store=False, previous_response_id=prepared[-1]["response"]["id"])
+        first = await wire.turn(model, "hi", store=False, previous_response_id=prepared[-1]["response"]["id"])
     assert first[-1]["response"]["status"] == "completed"
     assert texts(case) == ["Be brief.", "hi"]
 
@@ -130,12 +98,15 @@ async def test_a_gated_call_is_decided_on_the_connection(world: World) -> None:
     for store in (True, False):
         case = world.case()
         case.play([case.calls(LOOKUP), case.calls(REFUND)], [say("done")])
-        async with socket(world) as wire:
+        model = case.script.model
+        async with socket(world.http.base_url) as wire:
             tools = [case.tool | {"require_approval": {"never": {"tool_names": ["lookup"]}}}]
-            asked = (await wire.turn(case, "refund", tools=tools, store=store))[-1]["response"]
+            asked = (await wire.turn(model, "refund", tools=tools, store=store))[-1]["response"]
             [ask] = [item for item in asked["output"] if item["type"] == "mcp_approval_request"]
             decision = {"type": "mcp_approval_response", "approval_request_id": ask["id"], "approve": True}
-            ended = await wire.turn(case, [decision], tools=tools, store=store, previous_response_id=asked["id"])
+            ended = await wire.turn(
+                case.script.model, [decision], tools=tools, store=store, previous_response_id=asked["id"]
+            )
         assert [item["type"] for item in ended[-1]["response"]["output"]] == ["mcp_call", "message"]
         assert case.ran == ["lookup", "refund"]
 
@@ -144,7 +115,7 @@ async def test_lanes_run_side_by_side_and_each_keeps_its_order(world: World) -> 
     """A lane whose model is silent does not hold up another; two requests of one lane come one after the other."""
     slow, quick = world.case([say("late")]), world.case([say("a")], [say("b")])
     slow.script.gate.clear()
-    async with socket(world) as wire:
+    async with socket(world.http.base_url) as wire:
         for case, lane in ((slow, "slow"), (quick, "quick"), (quick, "quick")):
             await wire.say({"type": "response.create", "model": case.script.model, "input": "hi", "stream_id": lane})
         heard: list[JsonObject] = []
@@ -171,7 +142,7 @@ async def test_bad_frames_are_answered_and_the_connection_goes_on(world: World) 
         ({"type": "response.create", "input": "hi"}, 400, "invalid_request_error", "model"),
         ({"type": "response.create", "model": "demo"}, 400, "invalid_request_error", "input"),
     ]
-    async with socket(world) as wire:
+    async with socket(world.http.base_url) as wire:
         for frame, status, code, param in bad:
             await wire.say(frame)
             said = await wire.hear()
@@ -183,12 +154,12 @@ async def test_bad_frames_are_answered_and_the_connection_goes_on(world: World) 
                 code,
                 param,
             ), frame
-        assert (await wire.turn(case))[-1]["type"] == "response.completed"
+        assert (await wire.turn(case.script.model))[-1]["type"] == "response.completed"
 
 
 async def test_steering_is_refused_in_its_own_words_and_gives_the_input_back(world: World) -> None:
     """`response.steer.failed`, as its type describes it."""
-    async with socket(world) as wire:
+    async with socket(world.http.base_url) as wire:
         await wire.say({"type": "response.steer", "previous_response_id": "resp_x", "input": "stop"})
         said = await wire.hear()
     assert (said["type"], said["error"]["code"]) == ("response.steer.failed", "steering_not_supported")
@@ -198,12 +169,12 @@ async def test_steering_is_refused_in_its_own_words_and_gives_the_input_back(wor
 async def test_a_failed_continuation_forgets_what_it_continued(world: World) -> None:
     """As documented: the same id is not found the next time, so the client sends its items again."""
     case = world.case([say("one")])
-    async with socket(world) as wire:
-        first = (await wire.turn(case, "first", store=False))[-1]["response"]
+    async with socket(world.http.base_url) as wire:
+        first = (await wire.turn(case.script.model, "first", store=False))[-1]["response"]
         bad = {"type": "function_call_output", "call_id": "call_nobody", "output": "x"}
         again = {"store": False, "previous_response_id": first["id"]}
-        [refused] = await wire.turn(case, [bad], **again)
-        [gone] = await wire.turn(case, "second", **again)
+        [refused] = await wire.turn(case.script.model, [bad], **again)
+        [gone] = await wire.turn(case.script.model, "second", **again)
     assert (refused["status"], gone["error"]["code"]) == (400, "previous_response_not_found")
 
 
@@ -213,7 +184,7 @@ async def test_a_lost_connection_leaves_a_stored_response_running_and_ends_anoth
     ids = []
     for case, store in ((stored, True), (private, False)):
         case.script.gate.clear()
-        async with socket(world) as wire:
+        async with socket(world.http.base_url) as wire:
             await wire.say({"type": "response.create", "model": case.script.model, "input": "hi", "store": store})
             ids.append((await wire.hear())["response"]["id"])
             await wire.hear()
@@ -227,7 +198,16 @@ async def test_a_lost_connection_leaves_a_stored_response_running_and_ends_anoth
 async def test_a_connection_lives_for_its_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then it is told so and closed."""
     monkeypatch.setattr(api.websocket, "LIFETIME_SECONDS", 0.05)
-    async with socket(world) as wire:
+    async with socket(world.http.base_url) as wire:
         said = await wire.hear()
         await wire.connection.wait_closed()
     assert (said["error"]["code"], wire.connection.close_code) == ("websocket_connection_limit_reached", 1001)
+
+
+async def test_a_message_far_over_the_limit_ends_the_connection(world: World) -> None:
+    """Twice `limits.max_body_bytes` is never in memory: 1009, as the protocol has it."""
+    async with socket(world.http.base_url) as wire:
+        with contextlib.suppress(ConnectionClosed):
+            await wire.say(b"x" * (2 * RequestLimits().max_body_bytes + 1))
+        await wire.connection.wait_closed()
+    assert wire.connection.close_code == 1009

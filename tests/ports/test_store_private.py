@@ -9,7 +9,7 @@ import pytest
 from outlast.protocol import json
 from outlast.protocol.errors import ResponseEnded
 from outlast.protocol.json import JsonObject
-from outlast.store.base import Blob, Commit
+from outlast.store.base import Blob, Commit, Ending
 from outlast.store.conversations_port import Conversation
 from outlast.store.port import Store
 from outlast.store.sqlite import SqliteStore
@@ -99,6 +99,22 @@ async def test_a_transient_response_gives_its_private_parts_to_nobody(store: Sto
     await store.append(handle, [added("rs_1"), done("rs_1")], Commit(private={"rs_1": SEALED}))
     await store.create(world.new(world.record("b"), finished("rs_1"), recalled=["rs_1"]))
     assert [stored.private for stored in await store.chain(TENANT, "resp_b")] == [None]
+
+
+async def test_a_transient_response_gives_its_private_parts_to_the_connection_that_holds_it(store: Store) -> None:
+    """Of its outputs, and of what it was given by the one before it."""
+    picture = blob("picture")
+    await store.create(world.new(world.record("a", store=False)))
+    handle = await begin(store, "a")
+    await store.keep_blobs(TENANT, "resp_a", [picture])
+    await store.append(handle, [added("mcp_1"), done("mcp_1")], Commit(private={"mcp_1": images(picture)}))
+    for turn, held in (("b", "a"), ("c", "b")):
+        new = world.new(world.record(turn, store=False), finished("mcp_1"), recalled=["mcp_1"], held=f"resp_{held}")
+        await store.end(TENANT, f"resp_{held}", Ending("completed", completed_at=1_000))
+        await store.create(new)
+        assert await store.purge(TENANT, f"resp_{held}")
+    assert [stored.private for stored in await store.chain(TENANT, "resp_c")] == [images(picture)]
+    assert await store.blobs(TENANT, [picture.hash]) == {picture.hash: picture}
 
 
 async def test_a_blob_is_kept_once_and_until_its_last_response_is_deleted(store: Store) -> None:

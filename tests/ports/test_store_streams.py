@@ -204,7 +204,9 @@ async def test_only_ended_transient_responses_older_than_a_minute_are_purged(sto
     assert not await store.purge(TENANT, "resp_b")
     assert not await store.purge(TENANT, "resp_c")
     assert await store.purge_transient(world.now() + 30) == 0
-    assert await store.purge_transient(world.now() + 61) == 1
+    await store.attend(TENANT, "resp_a", world.now() + 100)
+    assert await store.purge_transient(world.now() + 61) == 0
+    assert await store.purge_transient(world.now() + 101) == 1
     left = [await store.get(TENANT, f"resp_{name}") for name in "abc"]
     assert [record.id for record in left if record is not None] == ["resp_b", "resp_c"]
 

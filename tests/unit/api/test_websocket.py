@@ -1,5 +1,6 @@
 """WebSocket mode without a model: what a connection refuses, and what it holds at most."""
 
+import asyncio
 import contextlib
 import dataclasses
 import json
@@ -109,3 +110,32 @@ async def test_only_so_many_requests_wait_whatever_their_lanes(world: World, mon
         refused = await heard(connection)
     assert (refused["stream_id"], refused["status"]) == ("a", 400)
     assert "At most 2 requests" in refused["error"]["message"]
+
+
+@pytest.mark.parametrize("world", [lambda services: dataclasses.replace(services, skip_tools=True)], indirect=True)
+async def test_tools_a_model_cannot_have_are_named_with_the_first_event(world: World) -> None:
+    """Where HTTP has a header; the log itself does not change."""
+    async with opened(world) as connection:
+        await connection.send(wanted(tools=[{"type": "web_search"}], stream_id="a"))
+        created, going = [await heard(connection) for _ in range(2)]
+    assert created["headers"] == {"x-outlast-warning": "tools left out: web_search"}
+    assert (created["type"], created["stream_id"], "headers" in going) == ("response.created", "a", False)
+
+
+async def test_what_nobody_stores_is_kept_as_long_as_its_connection_may_continue_it(world: World) -> None:
+    """Up to the next of its lane, and to the end of the connection."""
+    ids: list[str] = []
+    async with opened(world) as connection:
+        for previous in (None, "newest"):
+            more = {} if previous is None else {"previous_response_id": ids[-1]}
+            await connection.send(wanted(store=False, generate=False, **more))
+            events = [await heard(connection) for _ in range(3)]
+            ids.append(events[-1]["response"]["id"])
+        await connection.send(wanted(store=False, generate=False, previous_response_id=ids[0]))
+        refused = await heard(connection)
+        kept = [await world.store.get("default", each) is not None for each in ids]
+        chain = await world.store.chain("default", ids[1])
+    assert refused["error"]["code"] == "previous_response_not_found"
+    assert (kept, len(chain)) == ([False, True], 2)
+    while await world.store.get("default", ids[1]) is not None:  # noqa: ASYNC110  # the clean-up tells nobody
+        await asyncio.sleep(0)
