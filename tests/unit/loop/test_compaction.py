@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from outlast.loop import compaction
 from outlast.loop.compaction import Memory, Opener
+from outlast.protocol import native
 from outlast.protocol.items import Compaction, Item, dump, parse_item
 from tests.unit.loop.test_prepare_properties import CHAINS, parsed
 
@@ -32,7 +33,10 @@ def output(call_id: str, kind: str = "function_call") -> JsonObject:
     """Its output."""
     if kind == "mcp_approval_request":
         return {"type": "mcp_approval_response", "approval_request_id": call_id, "approve": True}
-    return {"type": f"{kind}_output", "call_id": call_id, "output": "ok"}
+    answer = next((each for each, call in native.ANSWERS.items() if call == kind), f"{kind}_output")
+    # The oldest shell tool's output has its call's id for its own.
+    key = "id" if answer == "local_shell_call_output" else "call_id"
+    return {"type": answer, key: call_id, "output": "ok"}
 
 
 def sealed(name: str = "m") -> JsonObject:
@@ -60,14 +64,7 @@ def read(raw: list[JsonObject], **memories: Memory) -> list[str]:
     return found
 
 
-KINDS = [
-    "function_call",
-    "custom_tool_call",
-    "shell_call",
-    "apply_patch_call",
-    "commandExecution",
-    "mcp_approval_request",
-]
+KINDS = ["function_call", "custom_tool_call", "commandExecution", "mcp_approval_request", *sorted(native.CALLS)]
 REASONING: JsonObject = {"type": "reasoning", "id": "rs_1", "content": [{"type": "reasoning_text", "text": "hm"}]}
 
 
