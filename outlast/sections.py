@@ -46,12 +46,16 @@ class _Section(BaseModel):
 class UpstreamSettings(_Section):
     """`[upstreams.NAME]`: a model server. Without `dialect`: `responses` for api.openai.com, `chat` elsewhere."""
 
-    base_url: HttpUrl
-    dialect: Dialect | None = None
-    # Name of the environment variable that holds the key; none: requests carry no Authorization header.
-    api_key_env: str | None = None
-    # An OpenAI server at an address of its own (Azure, a proxy): it reads its encrypted reasoning and its options.
-    openai: bool | None = None
+    base_url: HttpUrl = Field(description="Its address up to `/v1`.")
+    dialect: Dialect | None = Field(None, description="What it speaks; none: by its address.")
+    api_key_env: str | None = Field(
+        None, description="The environment variable that holds its key; none: no Authorization header."
+    )
+    openai: bool | None = Field(
+        None,
+        description="It is OpenAI's at an address of its own (Azure, a proxy): it gets its sealed reasoning back and "
+        "its options; none: whether the address is api.openai.com.",
+    )
 
     @property
     def is_openai(self) -> bool:
@@ -73,11 +77,11 @@ class UpstreamSettings(_Section):
 class ModelSettings(_Section):
     """`[models."NAME"]`: the model name clients use, the upstream that serves it and the name it has there."""
 
-    upstream: str
-    # The upstream's name of it; none: the same as ours.
-    name: str | None = None
-    # false: it reads no images. One in a request is 400, one that a tool returns becomes a note.
-    images: bool = True
+    upstream: str = Field(description="The key of its `[upstreams.NAME]`.")
+    name: str | None = Field(None, description="The upstream's name of it; none: the same as ours.")
+    images: bool = Field(
+        True, description="It reads images; if not, one in a request is 400, and one that a tool returns is a note."
+    )
 
 
 class McpToolSettings(_Section):
@@ -87,14 +91,17 @@ class McpToolSettings(_Section):
     Its arguments: `renames` (the model's name → the tool's), then `defaults` for what is absent, then `overrides`.
     """
 
-    read_only: bool | None = None
-    idempotent: bool | None = None
-    # It asks whatever the request says; a request may ask more often than this, never less.
-    require_approval: Literal["always"] | None = None
-    timeout_seconds: Annotated[float, Field(gt=0)] | None = None
-    renames: dict[str, str] = Field(default_factory=dict)
-    defaults: JsonObject = Field(default_factory=dict)
-    overrides: JsonObject = Field(default_factory=dict)
+    read_only: bool | None = Field(None, description="In the place of its `readOnlyHint`.")
+    idempotent: bool | None = Field(None, description="In the place of its `idempotentHint`.")
+    require_approval: Literal["always"] | None = Field(
+        None, description="It asks whatever the request says; a request may ask more often than this, never less."
+    )
+    timeout_seconds: float | None = Field(
+        None, gt=0, description="Seconds of one call, within `limits.tool_timeout_seconds`."
+    )
+    renames: dict[str, str] = Field(default_factory=dict, description="Arguments: the model's name to the tool's.")
+    defaults: JsonObject = Field(default_factory=dict, description="Arguments for those that are absent.")
+    overrides: JsonObject = Field(default_factory=dict, description="Arguments, whatever the model says.")
 
 
 def _builtin_key(value: object) -> object:
@@ -110,17 +117,17 @@ BuiltinType = Annotated[
 class McpServerSettings(_Section):
     """`[mcp.servers.NAME]`: an MCP server the operator provides.
 
-    `builtin_type` with `builtin_tool_name` binds a hosted tool type to one tool of it. `internal` is checked and
-    hides nothing yet.
+    `builtin_type` with `builtin_tool_name` binds a hosted tool type to one tool of it.
     """
 
-    url: HttpUrl
-    # Header name -> name of the environment variable that holds its value.
-    headers_env: dict[str, str] = Field(default_factory=dict)
-    builtin_type: BuiltinType | None = None
-    builtin_tool_name: str | None = None
-    internal: bool = False
-    tools: dict[str, McpToolSettings] = Field(default_factory=dict)
+    url: HttpUrl = Field(description="Of its streamable HTTP endpoint.")
+    headers_env: dict[str, str] = Field(
+        default_factory=dict, description="Header to the environment variable that holds its value."
+    )
+    builtin_type: BuiltinType | None = Field(None, description="The hosted tool type it serves.")
+    builtin_tool_name: str | None = Field(None, description="The one tool of it that serves the type.")
+    internal: bool = Field(False, description="Checked, and hides nothing yet.")
+    tools: dict[str, McpToolSettings] = Field(default_factory=dict, description="By tool, see below.")
 
     @model_validator(mode="after")
     def _bound_together(self) -> Self:
@@ -136,7 +143,7 @@ class McpServerSettings(_Section):
 class McpSettings(_Section):
     """`[mcp]`: servers by name."""
 
-    servers: dict[str, McpServerSettings] = Field(default_factory=dict)
+    servers: dict[str, McpServerSettings] = Field(default_factory=dict, description="By name, see below.")
 
     @model_validator(mode="after")
     def _one_server_per_type(self) -> Self:
@@ -150,15 +157,15 @@ class McpSettings(_Section):
 class TemporalSettings(_Section):
     """`[temporal]`: where runs execute. Without `address`, `outlast dev` starts a server of its own."""
 
-    address: str | None = None
-    namespace: str = "default"
-    task_queue: str = "outlast"
+    address: str | None = Field(None, description="`host:port`; none: 127.0.0.1 and `temporal_port`.")
+    namespace: str = Field("default", description="Where the workflows are.")
+    task_queue: str = Field("outlast", description="What the workers listen to.")
 
 
 class StoreSettings(_Section):
     """`[store]`: SQLAlchemy URL of the record; none: a SQLite file in the data folder."""
 
-    url: str | None = None
+    url: str | None = Field(None, description="SQLAlchemy URL; none: `outlast.db` in the data folder.")
 
 
 class ApprovalSettings(_Section):
@@ -168,9 +175,9 @@ class ApprovalSettings(_Section):
     `deadline_seconds` after an ask, `on_deadline` says what happens: nothing, the call is denied, or the run fails.
     """
 
-    mode: Literal["respond", "wait"] = "respond"
-    deadline_seconds: Annotated[float, Field(gt=0)] | None = None
-    on_deadline: Literal["none", "deny", "fail"] = "none"
+    mode: Literal["respond", "wait"] = Field("respond", description="Of requests that do not say it themselves.")
+    deadline_seconds: float | None = Field(None, gt=0, description="Seconds an ask may stay undecided; none: for ever.")
+    on_deadline: Literal["none", "deny", "fail"] = Field("none", description="What happens then.")
 
     @model_validator(mode="after")
     def _deadline_is_given(self) -> Self:
@@ -185,7 +192,7 @@ class ToolSettings(_Section):
     `refuse`: a request with one is 400; `skip`: the model does not see it, the answer's `x-outlast-warning` names it.
     """
 
-    unsupported: Literal["refuse", "skip"] = "refuse"
+    unsupported: Literal["refuse", "skip"] = Field("refuse", description="What becomes of such tools.")
 
 
 class LimitSettings(_Section):

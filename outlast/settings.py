@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Self
 
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
@@ -60,19 +60,21 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(extra="forbid", frozen=True)
 
-    host: str = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65535)] = 8080
-    temporal_port: Annotated[int, Field(ge=0, le=65535)] = 7233
-    ui_port: Annotated[int, Field(ge=0, le=65535)] = 8233
-    data_dir: Path = Path(".outlast")
-    upstreams: dict[str, UpstreamSettings] = Field(default_factory=dict)
-    models: dict[str, ModelSettings] = Field(default_factory=dict)
-    mcp: McpSettings = Field(default_factory=McpSettings)
-    temporal: TemporalSettings = Field(default_factory=TemporalSettings)
-    store: StoreSettings = Field(default_factory=StoreSettings)
-    approvals: ApprovalSettings = Field(default_factory=ApprovalSettings)
-    limits: LimitSettings = Field(default_factory=LimitSettings)
-    tools: ToolSettings = Field(default_factory=ToolSettings)
+    host: str = Field("127.0.0.1", description="The address the API listens on.")
+    port: int = Field(8080, ge=0, le=65535, description="Its port; 0: a free one.")
+    temporal_port: int = Field(7233, ge=0, le=65535, description="Of the Temporal server `outlast dev` starts.")
+    ui_port: int = Field(8233, ge=0, le=65535, description="Of its UI.")
+    data_dir: Path = Field(Path(".outlast"), description="The folder of everything that outlives the process.")
+    upstreams: dict[str, UpstreamSettings] = Field(default_factory=dict, description="Model servers by name.")
+    models: dict[str, ModelSettings] = Field(
+        default_factory=dict, description="Models by name; a single upstream needs none and serves every name."
+    )
+    mcp: McpSettings = Field(default_factory=McpSettings, description="MCP servers.")
+    temporal: TemporalSettings = Field(default_factory=TemporalSettings, description="Where runs execute.")
+    store: StoreSettings = Field(default_factory=StoreSettings, description="The record.")
+    approvals: ApprovalSettings = Field(default_factory=ApprovalSettings, description="Who waits for a human.")
+    limits: LimitSettings = Field(default_factory=LimitSettings, description="Of one request and its parts.")
+    tools: ToolSettings = Field(default_factory=ToolSettings, description="Tools nobody here knows how to run.")
 
     @classmethod
     def settings_customise_sources(
