@@ -16,6 +16,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.routing import compile_path
 
 from outlast.protocol import json
 from outlast.protocol.errors import (
@@ -126,12 +127,22 @@ async def _framework(request: Request, error: Exception) -> Response:
         raise error
     where = f"{request.method} {request.url.path}"
     if error.status_code == 404:
-        return answer(NotFound(f"Unknown URL: {where}.", code="unknown_url"))
+        hint = "" if request.url.path.startswith("/v1/") else " The API is under /v1, its description at /docs."
+        return answer(NotFound(f"Unknown URL: {where}.{hint}", code="unknown_url"))
     if error.status_code == 405:
-        body = InvalidRequest(f"{where} is not supported.", code="method_not_allowed").body()
-        return envelope(405, body, error.headers)
+        methods = ", ".join(_methods(request)) or (error.headers or {}).get("allow", "")
+        body = InvalidRequest(f"{where} is not supported: the path has {methods}.", code="method_not_allowed").body()
+        return envelope(405, body, {"allow": methods})
     body = ErrorBody(str(error.detail), _default_type(error.status_code), None, None)
     return envelope(error.status_code, body, error.headers)
+
+
+def _methods(request: Request) -> list[str]:
+    """The methods of a path; those the framework names are of the first route only. Empty: the path is in no document
+    of the API."""
+    paths: Mapping[str, JsonObject] = request.app.openapi()["paths"]
+    matching = [each for template, each in paths.items() if compile_path(template)[0].match(request.url.path)]
+    return sorted({method.upper() for operations in matching for method in operations})
 
 
 async def _parameters(_request: Request, error: Exception) -> Response:

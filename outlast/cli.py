@@ -22,20 +22,25 @@ _PROCESSES = {
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a command; leaves the process by `os._exit`, since Temporal's threads can abort the interpreter's end."""
-    arguments = _parser().parse_args(argv)
     try:
-        code = int(arguments.run(arguments) or 0)
-    except OutlastError as error:
-        print(f"outlast: {error.message}", file=sys.stderr)
-        code = 1
-    except KeyboardInterrupt:
-        code = 130
+        code = _run(_parser().parse_args(argv))
+        sys.stdout.flush()
     except BrokenPipeError:
         # `… | head` has read enough; flushing once more would fail again.
         os._exit(0)
-    sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """The exit code of a command."""
+    try:
+        return int(arguments.run(arguments) or 0)
+    except OutlastError as error:
+        print(f"outlast: {error.message}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
 
 
 def _process(arguments: argparse.Namespace) -> int:

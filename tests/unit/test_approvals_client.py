@@ -1,6 +1,8 @@
 """`outlast approvals` against servers of every kind."""
 
 import asyncio
+import os
+import sys
 from collections.abc import AsyncIterator
 
 import pytest
@@ -61,3 +63,22 @@ async def test_an_id_stays_one_part_of_the_path(stranger: str) -> None:
     with pytest.raises(ConfigurationError):
         await asyncio.to_thread(approvals_client.decide, stranger, "../responses", approve=True, reason=None)
     assert _SEEN == ["/v1/approvals/..%2Fresponses"]
+
+
+async def test_a_reader_that_has_had_enough_ends_the_command_without_a_word() -> None:
+    """`outlast approvals list | head -0`."""
+
+    async def nothing(_: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [], "has_more": False})
+
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    reading, writing = os.pipe()
+    os.close(reading)
+    async with running(Starlette(routes=[Route("/v1/approvals", nothing)])) as url:
+        command = [sys.executable, "-c", "from outlast.cli import main; main()", "approvals", "list", "--url", url]
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=writing, stderr=asyncio.subprocess.PIPE, env=buffered
+        )
+        os.close(writing)
+        _, errors = await process.communicate()
+    assert (process.returncode, errors) == (0, b"")

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -264,3 +265,18 @@ async def test_a_page_of_another_site_changes_nothing(world: World, method: str,
     for own in ({"origin": world.url}, {}):
         assert (await world.http.request(method, path, content=b"{", headers=own)).status_code != 403
     assert (await world.http.get("/v1/models", headers={"origin": origin})).status_code == 200
+
+
+async def test_every_path_names_the_methods_it_has(world: World) -> None:
+    """405 with `Allow` and the envelope for all others; generated from the document of the API."""
+    paths = world.app.openapi()["paths"]
+    assert len(paths) > 10
+    for template in paths:
+        path = re.sub(r"\{.*?\}", "x_1", template)
+        matching = [other for other in paths if re.fullmatch(re.sub(r"\{.*?\}", "[^/]+", other), path)]
+        known = {method.upper() for other in matching for method in paths[other]}
+        for method in {"GET", "POST", "PUT", "PATCH", "DELETE"} - known:
+            answer = await world.http.request(method, path)
+            assert (answer.status_code, envelope(answer)["code"]) == (405, "method_not_allowed"), (method, path)
+            allowed = set(answer.headers["allow"].replace(" ", "").split(","))
+            assert allowed - {"HEAD"} == known - {"HEAD"}, (method, path)
