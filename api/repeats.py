@@ -3,7 +3,8 @@
 * `Idempotency-Key`: the client's own name for a request, per tenant, kept for a day.
 * Nobody sends that; SDKs send a POST again after a lost connection, a 408, 429 or 5xx, and the official ones mark it
   with `x-stainless-retry-count`. Such a retry of the same key, with the same bytes, is taken for what it repeats if
-  that is younger than a quarter of an hour and has not failed.
+  that is younger than a quarter of an hour and has not failed. One that overtakes its first, which is still being
+  checked in this process, waits for it.
 
 A response of `store: false` can be joined while its first reader is still attached; afterwards there is nothing to
 join. In another process than the first one's only by its key, and the first one's leaving ends it then.
@@ -50,11 +51,15 @@ async def create_once(raw: bytes, marks: Marks, caller: Principal, ports: Servic
     """
     caller.require("caller")
     sent = _sent(raw, marks.key, caller)
+    place = (caller.tenant, sent.origin)
+    if marks.retried:
+        await ports.making.settled(place)
     found = await _made(sent, marks.retried, caller, ports)
     if found is not None:
         return _join(found, raw, ports)
     try:
-        turn = await create.create(raw, caller, ports, alive, sent=sent)
+        with ports.making.one(place):
+            turn = await create.create(raw, caller, ports, alive, sent=sent)
     except InvalidRequest:
         # What refuses it may be the first request of this key, written meanwhile: it holds the conversation, has used
         # the decision.

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from api.making import Making
 from api.readers import Readers
 from api.runs import RunsPort
 from outlast.contracts import Timeouts
@@ -64,3 +65,4 @@ class Services:
     ui_url: str | None = None
     # Of this process, of responses that are not stored.
     readers: Readers = field(default_factory=Readers)
+    making: Making = field(default_factory=Making)

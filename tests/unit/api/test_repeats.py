@@ -10,7 +10,7 @@ import pytest
 from api.app import create_app
 from api.readers import Readers
 from outlast.protocol.errors import UpstreamRateLimited
-from outlast.store.base import Commit
+from outlast.store.base import Commit, Created, NewResponse
 from tests.support import api_client
 from tests.support.api_client import frames
 from tests.support.fake_runs import message
@@ -271,3 +271,26 @@ async def test_who_joins_through_another_process_does_not_end_it_for_the_first(w
         go.set()
         shown = frames("".join([text async for text in first.aiter_text()]))
     assert shown[-1].name == "response.completed"
+
+
+async def test_a_marked_retry_that_overtakes_its_first_waits_for_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first has no row yet when the second comes: one run all the same."""
+    says(world, "Hello.")
+    arrived, go, create = asyncio.Event(), asyncio.Event(), world.store.create
+
+    async def slow(new: NewResponse) -> Created:
+        arrived.set()
+        await go.wait()
+        return await create(new)
+
+    monkeypatch.setattr(world.store, "create", slow)
+    first = asyncio.create_task(post(world, {}))
+    await arrived.wait()
+    again = asyncio.create_task(post(world, RETRY))
+    # It has come as far as the next request, which needs no row.
+    await world.http.get("/v1/models")
+    go.set()
+    assert (await again).content == (await first).content
+    assert await count(world) == 1
