@@ -1,4 +1,4 @@
-"""The README's commands, what `make run` prints and the examples, run as a newcomer would.
+"""The README's commands, what `make run` prints, the examples and programs of the docs, run as a newcomer would.
 
 `make run` itself is run, without its setup: the environment of the test is set up. Ports are free ones instead of those
 the README prints; nothing else of a command is changed.
@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import signal
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import AsyncIterator, Mapping
@@ -140,6 +141,18 @@ async def test_what_make_run_prints_works_as_printed(running: Running) -> None:
 async def test_examples_run(running: Running, command: str, end: str) -> None:
     """Each to its end."""
     assert (await running.shell(command)).rstrip().endswith(end)
+
+
+@pytest.mark.parametrize("page", ["approvals", "compaction", "conversations", "retries", "websocket"])
+async def test_the_programs_of_a_page_run_as_printed(running: Running, tmp_path: Path, page: str) -> None:
+    """Each to its end, without a complaint."""
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    programs = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert programs
+    for program in programs:
+        written = tmp_path / "program.py"
+        written.write_text(program.replace(PRINTED, running.url), encoding="utf-8")
+        await running.shell(f".venv/bin/python {shlex.quote(str(written))}")
 
 
 async def test_ctrl_c_ends_everything_within_seconds(tmp_path: Path) -> None:
