@@ -99,7 +99,7 @@ class ExecuteToolsActivity:
         server = ServerRef(label=label, url=url, headers=headers)
         clock = asyncio.get_running_loop().time
         # One deadline for all tries: past it the activity is cut, and a call that never left would count as unknown.
-        deadline = clock() + min(row.timeout or request.timeouts.tool, request.timeouts.tool)
+        deadline = clock() + min(row.timeout or request.timeouts.tool, request.timeouts.tool_longest)
         arguments = json.loads(row.arguments or "{}")
         for delay in (*_CONNECT_DELAYS, None):
             try:

@@ -56,6 +56,8 @@ class Timeouts:
     llm_idle: float = 120.0
     heartbeat: float = 10.0
     tool: float = 60.0
+    # The longest that a tool's own setting says; 0: none says more than `tool`.
+    tool_own: float = 0.0
     # On top of the tool's own deadline: listing, commits.
     tool_margin: float = 30.0
     ask: float = 10.0
@@ -65,6 +67,11 @@ class Timeouts:
     llm_backoff: float = 1.0
     llm_backoff_max: float = 30.0
     tool_attempts: int = 3
+
+    @property
+    def tool_longest(self) -> float:
+        """What no call outlasts, whatever its row says."""
+        return max(self.tool, self.tool_own)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,12 +58,14 @@ async def open_ports(stack: AsyncExitStack, settings: Settings, *, temporal: str
 
 def _timeouts(settings: Settings) -> Timeouts:
     limits = settings.limits
+    own = [said.timeout_seconds or 0.0 for server in settings.mcp.servers.values() for said in server.tools.values()]
     return Timeouts(
         llm=limits.round_seconds + 60,
         llm_own=limits.round_seconds,
         llm_first_event=limits.first_token_seconds,
         llm_idle=limits.idle_seconds,
         tool=limits.tool_timeout_seconds,
+        tool_own=max(own, default=0.0),
         park=limits.park_seconds,
     )
 
@@ -73,9 +75,9 @@ def _servers(settings: McpSettings) -> Servers:
     for name, server in settings.servers.items():
         if server.builtin_type is not None and server.builtin_tool_name is not None:
             builtins[server.builtin_type] = Builtin(name, server.url, server.builtin_tool_name)
-    policies = {
-        server.url: {tool: _policy(said) for tool, said in server.tools.items()} for server in settings.servers.values()
-    }
+    policies: dict[str, dict[str, ToolPolicy]] = {}
+    for server in settings.servers.values():
+        policies.setdefault(server.url, {}).update({tool: _policy(said) for tool, said in server.tools.items()})
     return Servers(builtins, policies)
 
 

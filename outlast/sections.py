@@ -5,6 +5,7 @@ built.
 """
 
 import os
+from itertools import combinations
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
@@ -97,7 +98,7 @@ class McpToolSettings(_Section):
         None, description="It asks whatever the request says; a request may ask more often than this, never less."
     )
     timeout_seconds: float | None = Field(
-        None, gt=0, description="Seconds of one call, within `limits.tool_timeout_seconds`."
+        None, gt=0, description="Seconds of one call, in the place of `limits.tool_timeout_seconds`."
     )
     renames: dict[str, str] = Field(default_factory=dict, description="Arguments: the model's name to the tool's.")
     defaults: JsonObject = Field(default_factory=dict, description="Arguments for those that are absent.")
@@ -153,6 +154,19 @@ class McpSettings(_Section):
                 raise ValueError(f"{owners[server.builtin_type]} and {name} are both bound to {server.builtin_type}")
         return self
 
+    @model_validator(mode="after")
+    def _one_word_per_address(self) -> Self:
+        # Headers and tools are looked up by the address, since that is all a client's declaration has. Two names of one
+        # address are two hosted types.
+        for (name, server), (other, twin) in combinations(self.servers.items(), 2):
+            if server.url != twin.url:
+                continue
+            if server.headers_env != twin.headers_env:
+                raise ValueError(f"{name} and {other} have one url and different headers_env: give both the same")
+            if both := sorted(server.tools.keys() & twin.tools.keys()):
+                raise ValueError(f"{name} and {other} have one url, and both say something of {both[0]}: say it once")
+        return self
+
 
 class TemporalSettings(_Section):
     """`[temporal]`: where runs execute. Without `address`, `outlast dev` starts a server of its own."""
@@ -206,7 +220,9 @@ class LimitSettings(_Section):
     )
     max_rounds: int = Field(64, ge=1, description="Model rounds of a response; a larger `budget.max_rounds` is 400.")
     parallel_tool_calls: int = Field(8, ge=1, description="Gateway calls of one round that run at the same time.")
-    tool_timeout_seconds: float = Field(60, gt=0, description="One tool call; over it the call fails, the run goes on.")
+    tool_timeout_seconds: float = Field(
+        60, gt=0, description="A tool call, unless the tool has its own; over it the call fails, the run goes on."
+    )
     max_tool_output_bytes: int = Field(
         1024 * 1024, ge=1, description="Text of a tool's answer; over it the call fails, the run goes on."
     )

@@ -174,8 +174,8 @@ class ResponseWorkflow:
                 contracts.EXECUTE_TOOLS,
                 call,
                 result_type=ToolDone,
-                # The tool's own deadline is a row of the store, capped by the settings this input carries.
-                start_to_close_timeout=timedelta(seconds=timeouts.tool + timeouts.tool_margin),
+                # The call's own deadline is in its row, capped by the settings this input carries.
+                start_to_close_timeout=timedelta(seconds=timeouts.tool_longest + timeouts.tool_margin),
                 heartbeat_timeout=timedelta(seconds=timeouts.heartbeat),
                 retry_policy=contracts.tool_retry(timeouts),
                 summary=self._state.batch.name(ordinal)[:200],

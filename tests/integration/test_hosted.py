@@ -92,13 +92,13 @@ class Hosted:
 
 @pytest.fixture(scope="module")
 async def world(temporal: DevServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Hosted]:
-    """One server for all tests of this file; each type is bound to a tool of its own server's."""
+    """One server for all tests of this file; each type is bound to a tool of it."""
     names = dict(zip(ASKED, ("look", "find", "python", "draw"), strict=True))
     async with mcp_server(tools()) as server:
         servers: JsonObject = {
             kind: {
-                # One server under four addresses: a server has one type.
-                "url": f"{server.url}?{kind}",
+                # One server under four names: each has one type.
+                "url": server.url,
                 "builtin_type": "web_search_preview" if kind == "web_search" else kind,
                 "builtin_tool_name": tool,
             }

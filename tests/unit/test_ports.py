@@ -34,6 +34,14 @@ def test_the_times_of_a_run_are_the_settings() -> None:
     assert ports._timeouts(GIVEN) == Timeouts(llm=71, llm_own=11, llm_first_event=9, llm_idle=10, tool=6, park=12)
 
 
+def test_a_tool_may_have_more_time_than_the_others() -> None:
+    """Its activity is not cut before the call's own deadline."""
+    tools = {"quick": {"timeout_seconds": 2}, "slow": {"timeout_seconds": 600}, "plain": {}}
+    patient = Settings.model_validate({"mcp": {"servers": {"own": {"url": "http://own.test", "tools": tools}}}})
+    assert (ports._timeouts(patient).tool, ports._timeouts(patient).tool_longest) == (60, 600)
+    assert ports._timeouts(GIVEN).tool_longest == 6
+
+
 def test_the_limits_of_a_request_are_the_settings() -> None:
     """Every one of them, under its name."""
     limits = processes._request_limits(GIVEN)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from outlast import ports
 from outlast import settings as config
 from outlast.protocol.errors import ConfigurationError
 from outlast.settings import ModelRoute, Settings
@@ -157,6 +158,18 @@ def test_two_servers_cannot_be_bound_to_one_hosted_type() -> None:
     server = 'url = "http://x"\nbuiltin_type = "web_search"\nbuiltin_tool_name = "t"\n'
     write(f"[mcp.servers.a]\n{server}[mcp.servers.b]\n{server}")
     assert refused() == "outlast.toml, mcp: a and b are both bound to web_search"
+
+
+def test_two_servers_at_one_address_say_one_thing() -> None:
+    """For two hosted types; headers and tools are looked up by the address."""
+    server = 'url = "http://x"\n'
+    write(f'[mcp.servers.a]\n{server}[mcp.servers.b]\n{server}headers_env = {{ authorization = "B" }}')
+    assert refused() == "outlast.toml, mcp: a and b have one url and different headers_env: give both the same"
+    both = "".join(f"[mcp.servers.{name}]\n{server}[mcp.servers.{name}.tools.t]\nread_only = true\n" for name in "ab")
+    write(both)
+    assert refused() == "outlast.toml, mcp: a and b have one url, and both say something of t: say it once"
+    write(both.replace("b.tools.t", "b.tools.u"))
+    assert ports._servers(config.load().mcp).policies_of("http://x").keys() == {"t", "u"}
 
 
 def test_wrong_values_elsewhere_name_the_variable_or_the_flag(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,16 +113,28 @@ class Away:
         raise AssertionError
 
 
-@pytest.mark.parametrize(("seconds", "tries"), [(0.1, 1), (0.9, 2)])
+@pytest.mark.parametrize(
+    ("own", "times", "tries"),
+    [
+        (None, Timeouts(tool=0.1), 1),
+        (None, Timeouts(tool=0.9), 2),
+        (0.1, Timeouts(tool=0.9), 1),
+        (0.9, Timeouts(tool=0.1, tool_own=0.9), 2),
+        # A row of another process's settings: the activity's limit is this input's.
+        (0.9, Timeouts(tool=0.1), 1),
+    ],
+)
 async def test_a_server_that_is_away_is_tried_again_within_the_calls_deadline(
-    store: Store, seconds: float, tries: int
+    store: Store, own: float | None, times: Timeouts, tries: int
 ) -> None:
-    """Past it the activity would be cut, and a call that never left count as unknown."""
+    """Past it the activity would be cut, and a call that never left count as unknown. `own`: the tool's."""
     await store.create(world.new(world.record("a", workflow_id=WORKFLOW)))
     handle = await world.begin(store, "a", "llm:1", workflow_id=WORKFLOW)
-    await store.append(handle, [world.added("mcp_a0", "mcp_call")], Commit(calls=[world.call(0)], outcome={}))
+    await store.append(
+        handle, [world.added("mcp_a0", "mcp_call")], Commit(calls=[world.call(0, timeout=own)], outcome={})
+    )
     mcp = Away()
-    request = ToolInput(world.TENANT, "resp_a", 1, 0, Timeouts(tool=seconds))
+    request = ToolInput(world.TENANT, "resp_a", 1, 0, times)
     await ActivityEnvironment().run(ExecuteToolsActivity(deps(store, mcp=mcp)).execute_tools, request)
     assert mcp.tries == tries
     (item,) = await store.output(world.TENANT, "resp_a")
