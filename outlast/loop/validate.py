@@ -71,7 +71,7 @@ def validate(
     failed, was cancelled or is incomplete, which need no output; `compacts`: the request asks for a compaction, which
     keeps calls that are still to be answered. Raises: InvalidRequest."""
     calls: list[FunctionCall | CustomToolCall] = []
-    outputs: list[FunctionCallOutput | CustomToolCallOutput] = []
+    outputs: dict[str, tuple[FunctionCallOutput | CustomToolCallOutput, str]] = {}
     natives: list[NativeItem] = []
     answered: set[str] = set()
     read: list[Item] = []
@@ -88,7 +88,7 @@ def validate(
             case FunctionCall() | CustomToolCall():
                 calls.append(item)
             case FunctionCallOutput() | CustomToolCallOutput():
-                outputs.append(item)
+                outputs[item.call_id] = (item, param)
             case Compaction():
                 _refuse_foreign(item, param, upstream)
             case NativeItem() if upstream.native:
@@ -162,17 +162,19 @@ def _refuse_images(item: Item, param: str) -> None:
 
 def _refuse_unpaired(
     calls: Sequence[FunctionCall | CustomToolCall],
-    outputs: Sequence[FunctionCallOutput | CustomToolCallOutput],
+    outputs: Mapping[str, tuple[FunctionCallOutput | CustomToolCallOutput, str]],
     answered: Collection[str],
     interrupted: Collection[str],
 ) -> None:
     called = {item.call_id for item in calls}
-    for output in outputs:
-        if output.call_id not in called:
+    for call_id, (output, param) in outputs.items():
+        if call_id not in called:
+            # One of a conversation is to be deleted there: nothing in this input can mend it.
+            where = "input" if param.startswith("input[") else param
             raise InvalidRequest(
-                f"No tool call found for {_spoken(output)} output with call_id {output.call_id}.", param="input"
+                f"No tool call found for {_spoken(output)} output with call_id {call_id}.", param=where
             )
-    done = {*answered, *interrupted, *(output.call_id for output in outputs)}
+    done = {*answered, *interrupted, *outputs}
     for call in calls:
         cut = isinstance(call, FunctionCall) and call.status in _CUT
         if call.call_id not in done and not cut:

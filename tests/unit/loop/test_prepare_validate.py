@@ -69,6 +69,12 @@ def test_calls_and_outputs_without_each_other_are_refused(
     assert refused(history, inputs) == ("input", text)
 
 
+def test_an_output_without_a_call_is_looked_for_where_it_is() -> None:
+    """One in the history cannot be mended by another input."""
+    text = "No tool call found for function call output with call_id call_1."
+    assert refused([USER, OUTPUT], [USER]) == ("previous_response_id", text)
+
+
 @pytest.mark.parametrize(
     ("history", "inputs"),
     [
