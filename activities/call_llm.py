@@ -195,7 +195,8 @@ class CallLlmActivity:
 
     async def _show(self, attempt: _Attempt, fed: Fed, progress: Progress) -> None:
         shown, private = rounds.kept(attempt, fed)
-        await self._store.append(attempt.handle, shown, Commit(calls=rounds.rows(attempt, fed), private=private))
+        commit = Commit(calls=rounds.rows(attempt, fed), hidden=rounds.unseen(fed), private=private)
+        await self._store.append(attempt.handle, shown, commit)
         failpoints.hit(failpoints.MID_STREAM)
         if any(event.type == events.ITEM_DONE for event in fed.events):
             await progress.item_done()
@@ -209,6 +210,7 @@ class CallLlmActivity:
         shown, private = rounds.kept(attempt, end)
         commit = Commit(
             calls=rounds.rows(attempt, end),
+            hidden=rounds.unseen(end),
             private=private,
             bindings=(bound.id, bindings.dump(bound)) if state.bindings is None and bound.tools else None,
         )

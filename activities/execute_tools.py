@@ -130,10 +130,12 @@ class ExecuteToolsActivity:
         done = self._done()
         commit = Commit(
             done=[(row.round, row.ordinal)],
+            # As it ends, for the model alone.
+            hidden=[end.events[-1].rest["item"]] if row.hidden else [],
             private={row.item_id: private} if private else {},
             outcome=base.encode(done),
         )
-        await self._store.append(begun.handle, end.events, commit)
+        await self._store.append(begun.handle, [] if row.hidden else end.events, commit)
         failpoints.hit(failpoints.AFTER_COMMIT_BEFORE_ACK)
         return done
 

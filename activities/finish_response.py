@@ -91,7 +91,9 @@ class LocalActivities:
         failed = any(ask.status == "expired" for _, ask in asks)
         view = GateView(approved=tuple(row.ordinal for row in approved), failed=failed, at=now)
         hidden = [item for _, ask in asks if ask.status == "denied" for item in _denied(ask)]
-        events = [] if failed else [event for row in approved for event in _announced(row)]
+        shown = [] if failed else [row for row in approved if not row.hidden]
+        hidden += [] if failed else [base.call_item(row) for row in approved if row.hidden]
+        events = [event for row in shown for event in _announced(row)]
         await self._store.append(begun.handle, events, Commit(hidden=hidden, outcome=base.encode(view)))
         return view
 

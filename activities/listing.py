@@ -15,7 +15,7 @@ from activities import base
 from activities.base import Deps
 from outlast.loop import approvals, bindings
 from outlast.loop.bindings import Bindings, ListedTool, ToolBinding, ToolPolicy
-from outlast.loop.servers import Builtin
+from outlast.loop.servers import Builtin, Servers
 from outlast.mcp.base import ListFailed, ServerRef, ToolSpec
 from outlast.protocol import building, hosted, ids, json
 from outlast.protocol.errors import ResponseEnded, ToolServerUnavailable
@@ -61,6 +61,7 @@ class Listings:
         """
         declared = parse_tools(record.request.get("tools") or [])
         servers = [tool for tool in declared if isinstance(tool, McpTool)]
+        hidden = [tool.server_label for tool in servers if tool.server_url in self._deps.servers.hidden]
         client = [tool.name for tool in declared if isinstance(tool, FunctionTool)]
         bound_types = self._hosted(declared)
         found = await asyncio.gather(
@@ -71,16 +72,18 @@ class Listings:
         bound: list[ToolBinding] = []
         for tool, listing in zip(servers, listings, strict=True):
             label = tool.server_label
-            kept = await self._commit(record, label, _filtered(tool, listing), show=label not in shown)
-            if kept.error is not None and tool.required:
+            show = label not in shown and label not in hidden
+            kept = await self._commit(record, label, _filtered(tool, listing), show=show)
+            # Of a hidden server no list item could say that it is missing.
+            if kept.error is not None and (tool.required or label in hidden):
                 raise ToolServerUnavailable(
                     f"MCP server '{tool.server_label}' could not be listed: {kept.error}", param="tools"
                 )
-            bound.extend(_bind(tool, kept, record, self._deps.servers.policies_of(tool.server_url)))
+            bound.extend(_bind(tool, kept, record, self._deps.servers))
         for each, listing in zip(bound_types, builtin, strict=True):
             bound.append(await self._bind_hosted(record, each, listing))
         labels = [tool.server_label for tool in servers]
-        return bindings.gather(ids.mint(ids.Prefix.BINDINGS), bound, client=client, labels=labels)
+        return bindings.gather(ids.mint(ids.Prefix.BINDINGS), bound, client=client, labels=labels, hidden=hidden)
 
     def _hosted(self, declared: Sequence[Tool]) -> list[_HostedTool]:
         """The declared hosted tools that a server of the operator's runs; of two of one type the first counts."""
@@ -111,6 +114,7 @@ class Listings:
             kept.tools[0],
             description=hosted.TYPES[tool.kind].description,
             policy=self._deps.servers.policies_of(tool.builtin.url).get(wanted, bindings.ToolPolicy()),
+            hidden=tool.builtin.url in self._deps.servers.hidden,
         )
 
     async def _list(self, record: ResponseRecord, label: str, url: str) -> Listing:
@@ -163,9 +167,7 @@ def _filtered(tool: McpTool, listing: Listing) -> Listing:
     )
 
 
-def _bind(
-    tool: McpTool, listing: Listing, record: ResponseRecord, policies: Mapping[str, ToolPolicy]
-) -> tuple[ToolBinding, ...]:
+def _bind(tool: McpTool, listing: Listing, record: ResponseRecord, servers: Servers) -> tuple[ToolBinding, ...]:
     label = tool.server_label
     return bindings.bind(
         label,
@@ -173,7 +175,8 @@ def _bind(
         record.credentials.get(label),
         listing.tools,
         asks=lambda spec: approvals.needs_approval(tool.require_approval, spec.name, spec.read_only),
-        policies=policies,
+        policies=servers.policies_of(tool.server_url),
+        hidden=tool.server_url in servers.hidden,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Protocol
 
 from outlast.loop import bindings as binding
+from outlast.loop import call_queue
 from outlast.loop.assembler import Fed, RoundEnd
 from outlast.loop.bindings import Bindings
 from outlast.loop.calls import NewCall
@@ -168,7 +169,13 @@ def _row(response_id: str, number: int, call: NewCall) -> CallRow:
         safe=bound.safe if bound else False,
         timeout=bound.timeout if bound else None,
         hosted=None if call.hosted is None else asdict(call.hosted),
+        hidden=call.hidden,
     )
+
+
+def unseen(brought: Fed | RoundEnd) -> list[JsonObject]:
+    """Items of the calls no client sees; one still to be asked for has none yet."""
+    return [call_queue.unseen(call) for call in brought.calls if call.hidden and call.action != "ask"]
 
 
 def kept(attempt: _Attempt, brought: Fed | RoundEnd) -> tuple[list[WireEvent], dict[str, JsonObject]]:

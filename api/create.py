@@ -178,10 +178,12 @@ def _first_state(request: CreateResponse, response_id: str, plan: Plan, ports: S
         deadline=None if budget.max_seconds is None else now + budget.max_seconds,
         parallel=1 if request.parallel_tool_calls is False else ports.parallel_tool_calls,
     )
+    mode = _mode(request, ports)
+    _refuse_unseen_asks(request, mode, ports)
     state = RunState(
         response_id=response_id,
         # Asks that are listed again end this response before any model round: they stay what the caller was shown.
-        mode=ApprovalMode.RESPOND if plan.undecided else _mode(request, ports),
+        mode=ApprovalMode.RESPOND if plan.undecided else mode,
         budgets=budgets,
         tool_calls=len(plan.run),
         batch=Batch(round=0, run=plan.run, ask=plan.ask, names=plan.names),
@@ -197,6 +199,20 @@ def _mode(request: CreateResponse, ports: Services) -> ApprovalMode:
         return ApprovalMode(asked)
     # A configured `wait` needs somebody who can wait: plain JSON falls back.
     return ports.approvals.mode if request.background or request.stream else ApprovalMode.RESPOND
+
+
+def _refuse_unseen_asks(request: CreateResponse, mode: ApprovalMode, ports: Services) -> None:
+    """An ask of `respond` mode is an output item, which a hidden server must not have. Raises: InvalidRequest."""
+    if mode is ApprovalMode.WAIT:
+        return
+    for index, tool in enumerate(request.tools):
+        if isinstance(tool, McpTool) and tool.server_url in ports.hidden_servers and tool.require_approval != "never":
+            raise InvalidRequest(
+                f"'tools[{index}]' is an internal server of this deployment: nobody would see its approval requests. "
+                "Set 'require_approval' to 'never', or 'outlast.approval_mode' to 'wait' with 'stream' or "
+                "'background'.",
+                param=f"tools[{index}].require_approval",
+            )
 
 
 def _sealed(request: CreateResponse) -> tuple[dict[str, str], dict[str, JsonObject]]:

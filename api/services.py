@@ -60,6 +60,8 @@ class Services:
     parallel_tool_calls: int = 8
     # Keys of the hosted types an MCP server of the operator's runs.
     builtins: frozenset[str] = frozenset()
+    # URLs of MCP servers no client sees a call of.
+    hidden_servers: frozenset[str] = frozenset()
     # Tools a model's server does not know are left out with a warning, not refused.
     skip_tools: bool = False
     ui_url: str | None = None

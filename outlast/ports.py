@@ -78,7 +78,7 @@ def _servers(settings: McpSettings) -> Servers:
     policies: dict[str, dict[str, ToolPolicy]] = {}
     for server in settings.servers.values():
         policies.setdefault(server.url, {}).update({tool: _policy(said) for tool, said in server.tools.items()})
-    return Servers(builtins, policies)
+    return Servers(builtins, policies, frozenset(each.url for each in settings.servers.values() if each.internal))
 
 
 def _policy(said: McpToolSettings) -> ToolPolicy:

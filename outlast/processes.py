@@ -165,6 +165,7 @@ def _services(opened: Ports, ui_url: str | None) -> Services:
         limits=_request_limits(settings),
         parallel_tool_calls=settings.limits.parallel_tool_calls,
         builtins=frozenset(opened.servers.builtins),
+        hidden_servers=opened.servers.hidden,
         skip_tools=settings.tools.unsupported == "skip",
         approvals=ApprovalDefaults(ApprovalMode(settings.approvals.mode), settings.approvals.deadline_seconds),
         timeouts=opened.timeouts,

@@ -127,7 +127,9 @@ class McpServerSettings(_Section):
     )
     builtin_type: BuiltinType | None = Field(None, description="The hosted tool type it serves.")
     builtin_tool_name: str | None = Field(None, description="The one tool of it that serves the type.")
-    internal: bool = Field(False, description="Checked, and hides nothing yet.")
+    internal: bool = Field(
+        False, description="Its list, calls and approvals are in no response, stream or list of items."
+    )
     tools: dict[str, McpToolSettings] = Field(default_factory=dict, description="By tool, see below.")
 
     @model_validator(mode="after")
@@ -161,8 +163,9 @@ class McpSettings(_Section):
         for (name, server), (other, twin) in combinations(self.servers.items(), 2):
             if server.url != twin.url:
                 continue
-            if server.headers_env != twin.headers_env:
-                raise ValueError(f"{name} and {other} have one url and different headers_env: give both the same")
+            for key in ("headers_env", "internal"):
+                if getattr(server, key) != getattr(twin, key):
+                    raise ValueError(f"{name} and {other} have one url and different {key}: give both the same")
             if both := sorted(server.tools.keys() & twin.tools.keys()):
                 raise ValueError(f"{name} and {other} have one url, and both say something of {both[0]}: say it once")
         return self

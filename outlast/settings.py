@@ -105,7 +105,8 @@ class Settings(BaseSettings):
     def _hidden_servers_do_not_ask(self) -> Self:
         # A `respond` ask is an output item, which an internal server must not have (behaviour §3).
         for name, server in self.mcp.servers.items():
-            if server.internal and self.approvals.mode != "wait":
+            asks = any(tool.require_approval == "always" for tool in server.tools.values())
+            if server.internal and asks and self.approvals.mode != "wait":
                 raise ValueError(
                     f"[mcp.servers.{name}] internal = true hides its approval requests, so nobody could answer them: "
                     'set [approvals] mode = "wait"'

@@ -92,6 +92,8 @@ class ToolBinding:
     timeout: float | None = None
     shaping: Shaping = Shaping()
     hosted: Hosted | None = None
+    # Its server is the operator's own business: no client sees a call of it.
+    hidden: bool = False
 
     def merged(self, arguments: JsonObject) -> JsonObject:
         """The model's arguments with what the caller's tool fixes, by the names the model knows."""
@@ -130,7 +132,8 @@ _MORE = ("allowed_callers", "async", "defer_loading", "output_schema")
 
 @dataclass(frozen=True, slots=True)
 class Bindings:
-    """All tools of a response. `client`: names of client functions; `labels`: every bound server, also an unlisted one.
+    """All tools of a response. `client`: names of client functions; `labels`: every bound server, also an unlisted one;
+    `hidden`: those of them no client sees a call of.
 
     `id` is the row's id.
     """
@@ -139,6 +142,7 @@ class Bindings:
     tools: tuple[ToolBinding, ...] = ()
     client: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
 
     def by_internal(self, name: str) -> ToolBinding | None:
         """The gateway tool the model knows by this name."""
@@ -170,10 +174,12 @@ def bind(
     *,
     asks: Callable[[ListedTool], bool],
     policies: Mapping[str, ToolPolicy] = NO_POLICIES,
+    hidden: bool = False,
 ) -> tuple[ToolBinding, ...]:
     """The bindings of one server's allowed tools, in listing order, each with whether it `asks`. `policies`: the
     operator's, by tool; they make a tool ask, never free it of that."""
-    return tuple(_bind_one(label, server_url, secret_id, spec, asks, policies) for spec in specs)
+    bound = (_bind_one(label, server_url, secret_id, spec, asks, policies) for spec in specs)
+    return tuple(replace(tool, hidden=True) for tool in bound) if hidden else tuple(bound)
 
 
 def _bind_one(
@@ -201,7 +207,14 @@ def _bind_one(
 
 
 def bind_hosted(
-    hosted: Hosted, server: str, server_url: str, spec: ListedTool, *, description: str, policy: ToolPolicy
+    hosted: Hosted,
+    server: str,
+    server_url: str,
+    spec: ListedTool,
+    *,
+    description: str,
+    policy: ToolPolicy,
+    hidden: bool = False,
 ) -> ToolBinding:
     """The binding of a hosted type. `server`: the operator's name of it; `description`: for a tool that has none."""
     return ToolBinding(
@@ -217,11 +230,17 @@ def bind_hosted(
         timeout=policy.timeout,
         shaping=policy.shaping,
         hosted=hosted,
+        hidden=hidden,
     )
 
 
 def gather(
-    bindings_id: str, tools: Iterable[ToolBinding], *, client: Sequence[str] = (), labels: Collection[str] = ()
+    bindings_id: str,
+    tools: Iterable[ToolBinding],
+    *,
+    client: Sequence[str] = (),
+    labels: Collection[str] = (),
+    hidden: Sequence[str] = (),
 ) -> Bindings:
     """All of a response. Raises: InvalidRequest naming both owners when two tools share the model's name."""
     bound = tuple(tools)
@@ -236,7 +255,7 @@ def gather(
             )
         owners[tool.internal_name] = owner
     every_label = dict.fromkeys([*labels, *(tool.label for tool in bound if tool.hosted is None)])
-    return Bindings(bindings_id, bound, tuple(client), tuple(every_label))
+    return Bindings(bindings_id, bound, tuple(client), tuple(every_label), tuple(hidden))
 
 
 def model_tools(bindings: Bindings, client_tools: Iterable[JsonObject]) -> tuple[ModelFunction, ...]:
@@ -268,6 +287,7 @@ def load(raw: JsonObject) -> Bindings:
         tools=tuple(_load_tool(tool) for tool in raw["tools"]),
         client=tuple(raw["client"]),
         labels=tuple(raw["labels"]),
+        hidden=tuple(raw.get("hidden", ())),
     )
 
 

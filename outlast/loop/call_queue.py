@@ -68,6 +68,14 @@ def announced(call: NewCall) -> list[WireEvent]:
     return building.announce_mcp_call(_mcp_item(call))
 
 
+def unseen(call: NewCall) -> JsonObject:
+    """The item of a hidden call, for the model alone: as it begins, or as it ends if nobody runs it."""
+    if call.refusal is not None:
+        item: JsonObject = refused(call)[-1].rest["item"]
+        return item
+    return _mcp_item(call) if call.hosted is None else call.hosted.item
+
+
 def refused(call: NewCall) -> list[WireEvent]:
     """The events that end one nobody runs."""
     why = call.refusal or ""
@@ -159,7 +167,7 @@ class CallQueue:
         self.over_cap = self.over_cap or routed.over_cap
         row = self._gateway_row(call.given["name"], arguments, routed)
         self._record(row)
-        if routed.action == "ask":
+        if routed.action == "ask" or row.hidden:
             return
         self._show(announced(row))
         if routed.action == "run":
@@ -187,6 +195,7 @@ class CallQueue:
             binding=bound,
             refusal=routed.refusal,
             hosted=shaped,
+            hidden=bound.hidden if bound is not None else routed.label in self._bindings.hidden,
         )
 
     def _announce_client(self, call: Call, field: str, text: str) -> None:

@@ -70,7 +70,7 @@ class NewCall:
 
     `item_id`: of the public item, or, for an ask, of the `mcp_call` it becomes when approved. `call_id`: the model's
     for a client call, else the item's id (a gateway call has none of its own). `name` is the public name. `hosted`: the
-    item of a hosted tool's call as announced, and the model's call.
+    item of a hosted tool's call as announced, and the model's call. `hidden`: no client sees it.
     """
 
     ordinal: int
@@ -83,6 +83,7 @@ class NewCall:
     binding: ToolBinding | None = None
     refusal: str | None = None
     hosted: HostedCall | None = None
+    hidden: bool = False
 
 
 def classify(name: str, arguments: str, bindings: Bindings, counters: Counters) -> Routed:

@@ -97,6 +97,20 @@ _CLOSE_ITEM = Query(
         private=sa.func.coalesce(sa.bindparam("private_part", type_=sa.LargeBinary), items.c.private),
     )
 )
+_RESETTLE = Query(
+    sa.update(items)
+    .where(
+        items.c.tenant == sa.bindparam("tenant"),
+        items.c.response_id == sa.bindparam("response"),
+        items.c.item_id == sa.bindparam("item"),
+        items.c.hidden == lit(1),
+    )
+    .values(
+        data=sa.bindparam("final"),
+        private=sa.func.coalesce(sa.bindparam("private_part", type_=sa.LargeBinary), items.c.private),
+    )
+    .returning(items.c.item_id)
+)
 INSERT_EVENT = Query(
     sa.insert(events)
     .values({name: sa.bindparam(name) for name in ("tenant", "response_id", "number", "type", "data")})
@@ -216,16 +230,29 @@ def _write(handle: StepHandle, row: Row, new: Sequence[WireEvent], commit: Commi
     ordinal = row[2] - opened - len(commit.hidden)
     stamped = stamp(new, number=row[0] - numbers, index=row[1] - opened, ordinal=ordinal, indexes=handle.indexes)
     yield from write_stamped(handle.record, stamped, step=handle.step, round=handle.round, private=commit.private)
-    if commit.hidden:
-        yield Batch(
-            INSERT_ITEM,
-            [
-                hidden_item(handle.record, item, ordinal + opened + offset, "output", handle.step, handle.round)
-                for offset, item in enumerate(commit.hidden)
-            ],
-        )
+    for offset, item in enumerate(commit.hidden, start=ordinal + opened):
+        yield from _write_hidden(handle, item, offset, commit.private.get(str(item.get("id"))))
     yield from _write_commit(handle.record, commit)
     return stamped
+
+
+def _write_hidden(handle: StepHandle, item: JsonObject, ordinal: int, private: JsonObject | None) -> Script[None]:
+    """A new item for the model alone, or what has become of one."""
+    record = handle.record
+    new = hidden_item(record, item, ordinal, "output", handle.step, handle.round)
+    new["private"] = records.packed(private)
+    known = yield Statement(
+        _RESETTLE,
+        {
+            "tenant": record.tenant,
+            "response": record.id,
+            "item": new["item_id"],
+            "final": new["data"],
+            "private_part": new["private"],
+        },
+    )
+    if not known:
+        yield Statement(INSERT_ITEM, new)
 
 
 def write_stamped(

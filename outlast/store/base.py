@@ -145,6 +145,8 @@ class CallRow:
     approval_id: str | None = None
     # A `HostedCall` as JSON: the call of a hosted type, whose item is not an `mcp_call`.
     hosted: JsonObject | None = None
+    # No client sees it: its item is one of `Commit.hidden`.
+    hidden: bool = False
     # Filled by the store.
     started: bool = False
     done: bool = False
@@ -323,7 +325,8 @@ class Commit:
 
     calls: Sequence[CallRow] = ()
     approvals: Sequence[Approval] = ()
-    # For the model only; kept in the chain (denied calls of wait mode).
+    # For the model only, kept in the chain (denied calls of wait mode, calls of internal servers); one whose id is
+    # there already takes its place.
     hidden: Sequence[JsonObject] = ()
     # Item id -> what it has beside its public JSON, of items this commit finishes.
     private: Mapping[str, JsonObject] = field(default_factory=dict)

@@ -168,7 +168,7 @@ def approval_params(ask: Approval) -> Params:
 
 CALL_FIELDS = tuple(f.name for f in fields(CallRow))
 CALL_COLUMNS = tuple(tool_calls.c[name] for name in CALL_FIELDS)
-_CALL_FLAGS = ("safe", "started", "done")
+_CALL_FLAGS = ("safe", "hidden", "started", "done")
 
 
 def call(row: Row) -> CallRow:

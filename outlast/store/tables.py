@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0002"
+HEAD = "0004"
 
 metadata = sa.MetaData()
 
@@ -148,6 +148,7 @@ tool_calls = _table(
     _real("timeout", null=True),
     _text("approval_id", null=True),
     _blob("hosted", null=True),
+    _int("hidden"),
     _int("started"),
     _int("done"),
 )

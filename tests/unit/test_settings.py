@@ -138,7 +138,11 @@ def test_a_configured_upstream_keeps_openai_variables_out_but_not_the_flag(monke
             '[mcp.servers.s]\nurl = "http://x"\nbuiltin_type = "web_search"\n',
             "outlast.toml, mcp.servers.s: builtin_type and builtin_tool_name are given together or not at all",
         ),
-        ('[mcp.servers.s]\nurl = "http://x"\ninternal = true\n', "[mcp.servers.s] internal = true hides"),
+        (
+            '[mcp.servers.s]\nurl = "http://x"\ninternal = true\n'
+            '[mcp.servers.s.tools.t]\nrequire_approval = "always"\n',
+            "[mcp.servers.s] internal = true hides",
+        ),
     ],
 )
 def test_a_wrong_file_is_refused_naming_file_and_key(text: str, expected: str) -> None:
@@ -149,7 +153,8 @@ def test_a_wrong_file_is_refused_naming_file_and_key(text: str, expected: str) -
 
 def test_an_internal_server_is_fine_when_approvals_wait() -> None:
     """Its asks are decided through the approvals API, not the public response."""
-    write('[mcp.servers.s]\nurl = "http://x"\ninternal = true\n[approvals]\nmode = "wait"\n')
+    tool = '[mcp.servers.s.tools.t]\nrequire_approval = "always"\n'
+    write(f'[mcp.servers.s]\nurl = "http://x"\ninternal = true\n{tool}[approvals]\nmode = "wait"\n')
     assert config.load().mcp.servers["s"].internal
 
 

@@ -5,11 +5,14 @@ import re
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.postgresql import asyncpg
@@ -22,6 +25,7 @@ from outlast.store import (
     creating,
     ending,
     idempotency,
+    migrate,
     private,
     purging,
     reading,
@@ -32,7 +36,7 @@ from outlast.store import (
 from outlast.store.scripting import Query, Script, Statement, lit
 from outlast.store.sealed import Sealed, load_sealer
 from outlast.store.sqlite import open_store
-from outlast.store.tables import metadata, workers
+from outlast.store.tables import HEAD, metadata, workers
 from outlast.store.writer import Stats, Writer
 from tests.support.store_world import create
 
@@ -67,6 +71,28 @@ async def test_the_migrations_build_exactly_the_tables_of_the_metadata(tmp_path:
         difference = compare_metadata(MigrationContext.configure(connection), metadata)
     engine.dispose()
     assert difference == []
+
+
+async def test_a_file_of_every_older_revision_is_brought_to_the_newest(tmp_path: Path) -> None:
+    """`HEAD` is what decides whether a file is migrated at all: behind the newest one it would skip the last step."""
+    for revision in ("0001", "0002", "0003"):
+        path = tmp_path / f"{revision}.db"
+        _at(path, revision)
+        await (await open_store(path, tmp_path / "k")).aclose()
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("SELECT version_num FROM alembic_version").fetchall() == [(HEAD,)]
+            connection.execute("SELECT hosted, hidden FROM tool_calls")
+
+
+def _at(path: Path, revision: str) -> None:
+    """A file as an older release left it."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrate.__file__).with_name("migrations")))
+    engine = sa.create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+    engine.dispose()
 
 
 async def test_no_statement_reads_all_rows_of_a_table_or_tenant_but_lists_and_sweeps(tmp_path: Path) -> None:
