@@ -12,7 +12,6 @@ outcome of the call, never an exception of the activity.
 """
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import assert_never
 
@@ -25,6 +24,7 @@ from outlast.contracts import ToolDone, ToolInput
 from outlast.mcp.base import ImageBlock, NotDispatched, ServerRef, ToolOutcome, ToolUnknown
 from outlast.protocol import hosted, json
 from outlast.protocol.errors import ResponseEnded, StaleFence
+from outlast.protocol.images import digest
 from outlast.protocol.json import JsonObject
 from outlast.store.base import Begun, Blob, CallRow, Commit, Committed, Gone
 
@@ -141,7 +141,7 @@ class ExecuteToolsActivity:
 
     async def _keep(self, begun: Begun, images: Sequence[ImageBlock]) -> list[JsonObject]:
         """The images as blobs, before the step is committed and apart; what the item says of them in private."""
-        blobs = [Blob(hashlib.sha256(image.data).hexdigest(), image.mime_type, image.data) for image in images]
+        blobs = [Blob(digest(image.data), image.mime_type, image.data) for image in images]
         record = begun.handle.record
         await self._store.keep_blobs(record.tenant, record.id, blobs)
         return [{"hash": blob.hash, "mime_type": blob.mime_type} for blob in blobs]

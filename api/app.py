@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from api import errors, openapi
 from api.edge import Edge
 from api.liveness import Liveness
-from api.routes import approvals, conversations, ops, responses, websocket
+from api.routes import approvals, blobs, conversations, ops, responses, websocket
 from api.services import ApprovalDefaults, Catalog, Services
 
 __all__ = ["ApprovalDefaults", "Catalog", "Services", "create_app"]
@@ -27,6 +27,7 @@ def create_app(services: Services) -> FastAPI:
     app.include_router(responses.router)
     app.include_router(conversations.router)
     app.include_router(approvals.router)
+    app.include_router(blobs.router)
     app.include_router(ops.router)
     app.include_router(websocket.router)
     errors.install(app)

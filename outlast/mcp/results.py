@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 
 from outlast.mcp.base import ImageBlock, ToolFailed, ToolOk, ToolOutcome, ToolUnknown
 from outlast.mcp.wire import Exchange
-from outlast.protocol import json
+from outlast.protocol import images, json
 
 # An answer that came but could not be read: the tool may well have run.
 UNREADABLE = "the server's answer could not be read, the tool may have run"
@@ -116,7 +116,7 @@ class _Gallery:
             )
         self._left -= len(data)
         self.images.append(ImageBlock(data=data, mime_type=kind))
-        return f"[image: {kind}]"
+        return images.note(kind, data)
 
 
 def _text(result: mcp_types.CallToolResult, gallery: _Gallery) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from outlast.protocol import json
+from outlast.protocol import images, json
 from outlast.protocol.json import JsonObject
 
 
@@ -113,7 +113,7 @@ def image_generation(arguments: JsonObject, answer: Answer) -> Finished:
     format_of = image.mime_type.removeprefix("image/")
     fields = {"output_format": format_of, **fields, "result": base64.b64encode(image.data).decode()}
     said = answer.text if payload is None and answer.images else _said(payload)
-    note = f"[image: {image.mime_type}]"
+    note = images.note(image.mime_type, image.data)
     return Finished(fields, said if note in said else f"{said}\n{note}".strip(), answer.images or (image,))
 
 

@@ -5,6 +5,7 @@ that sends our own items again.
 """
 
 import base64
+import hashlib
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -39,7 +40,8 @@ SEALED = "gAAAA-sealed-canary=="
 INCLUDE = "reasoning.encrypted_content"
 PICTURE = b"\x89PNG a picture"
 URL = f"data:image/png;base64,{base64.b64encode(PICTURE).decode()}"
-NOTED = "Here it is:\n[image: image/png]\nas asked"
+BLOB = f"/v1/blobs/{hashlib.sha256(PICTURE).hexdigest()}"
+NOTED = f"Here it is:\n[image: image/png, {BLOB}]\nas asked"
 CAP = 1000
 
 
@@ -246,6 +248,19 @@ SEEN: JsonObject = {
         ],
     ],
 }
+
+
+async def test_the_note_of_an_image_says_where_it_is_kept(world: World) -> None:
+    """The bytes and their type as the tool gave them, which no browser may run."""
+    played = play(world.seeing["chat"], draws("chat"), streaming(text_answer("chat", "nice")))
+    first = await world.ask(played, "draw", tools=[world.tool])
+    assert BLOB in dumped(first)[1]["output"]
+    found = await world.http.get(BLOB)
+    assert (found.status_code, found.content, found.headers["content-type"]) == (200, PICTURE, "image/png")
+    assert "sandbox" in found.headers["content-security-policy"]
+    assert found.headers["x-content-type-options"] == "nosniff"
+    for unknown in ("/v1/blobs/" + "0" * 64, "/v1/blobs/x", "/v1/blobs/..%2fkey"):
+        assert (await world.http.get(unknown)).status_code == 404
 
 
 @pytest.mark.parametrize("dialect", ["responses", "chat"])

@@ -19,8 +19,10 @@ from outlast.mcp.base import (
 )
 from outlast.mcp.client import McpClients
 from outlast.mcp.session import Limits
+from outlast.protocol.images import note
 from tests.support.mcp_server import Call, McpTestServer, Mode, Tool, ToolError, mcp_server
 
+HI = note("image/png", b"hi")
 ADD_SCHEMA = {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}}
 
 
@@ -124,7 +126,7 @@ async def test_credentials_do_not_share_a_session(clients: McpClients) -> None:
 @pytest.mark.parametrize(
     ("tool", "outcome"),
     [
-        ("draw", ToolOk(text="one\n[image: image/png]\ntwo", images=(ImageBlock(data=b"hi", mime_type="image/png"),))),
+        ("draw", ToolOk(text=f"one\n{HI}\ntwo", images=(ImageBlock(data=b"hi", mime_type="image/png"),))),
         ("count", ToolOk(text='{"n":3}', structured={"n": 3})),
         (
             "fail",

@@ -11,8 +11,10 @@ from mcp.shared.exceptions import MCPError
 from outlast.mcp import results
 from outlast.mcp.base import ImageBlock, ToolFailed, ToolOk, ToolUnknown
 from outlast.mcp.wire import Exchange
+from outlast.protocol.images import note
 
 CAP = 1000
+HI = note("image/png", b"hi")
 
 
 def text(value: str) -> mcp_types.TextContent:
@@ -29,17 +31,17 @@ def text(value: str) -> mcp_types.TextContent:
         (
             [mcp_types.ImageContent(data="aGk=", mime_type="image/png"), text("a picture")],
             None,
-            ToolOk("[image: image/png]\na picture", (ImageBlock(b"hi", "image/png"),)),
+            ToolOk(f"{HI}\na picture", (ImageBlock(b"hi", "image/png"),)),
         ),
         (
             [text("before"), mcp_types.ImageContent(data="aG\nk=", mime_type="image/png"), text("after")],
             {"n": 1},
-            ToolOk("before\n[image: image/png]\nafter", (ImageBlock(b"hi", "image/png"),)),
+            ToolOk(f"before\n{HI}\nafter", (ImageBlock(b"hi", "image/png"),)),
         ),
         (
             [mcp_types.ImageContent(data="aGk=", mime_type="image/png")],
             {"n": 1},
-            ToolOk('{"n":1}\n[image: image/png]', (ImageBlock(b"hi", "image/png"),)),
+            ToolOk(f'{{"n":1}}\n{HI}', (ImageBlock(b"hi", "image/png"),)),
         ),
         (
             [mcp_types.ImageContent(data="a?k=", mime_type="image/png")],
@@ -111,7 +113,7 @@ def test_images_have_a_cap_of_their_own_that_a_note_names() -> None:
         "(limits.max_tool_image_bytes)]"
     )
     assert outcome == ToolOk(
-        f"[image: image/png]\n{left_out}\nand\n[image: image/png]",
+        f"{note('image/png', b'x' * 60)}\n{left_out}\nand\n{note('image/png', b'x' * 40)}",
         (ImageBlock(b"x" * 60, "image/png"), ImageBlock(b"x" * 40, "image/png")),
     )
 

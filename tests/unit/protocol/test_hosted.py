@@ -5,13 +5,14 @@ import json
 
 import pytest
 
-from outlast.protocol import closing, hosted, ids, native
+from outlast.protocol import closing, hosted, ids, images, native
 from outlast.protocol.hosted_results import Answer, Finished, Image
 from outlast.protocol.json import JsonObject
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 ENCODED = base64.b64encode(PNG).decode()
 PICTURE = Image(PNG, "image/png")
+NOTE = images.note("image/png", PNG)
 
 
 @pytest.mark.parametrize(
@@ -121,9 +122,9 @@ def test_passages_without_a_file_are_no_results() -> None:
             [{"type": "logs", "logs": "x"}, {"type": "image", "url": "u"}],
         ),
         (
-            Answer("[image: image/png]", images=(PICTURE,)),
+            Answer(NOTE, images=(PICTURE,)),
             [
-                {"type": "logs", "logs": "[image: image/png]"},
+                {"type": "logs", "logs": NOTE},
                 {"type": "image", "url": f"data:image/png;base64,{ENCODED}"},
             ],
         ),
@@ -139,14 +140,14 @@ def test_outputs_of_code_are_what_it_printed_and_drew(answer: Answer, outputs: l
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        (Answer("[image: image/png]", images=(PICTURE,)), "[image: image/png]"),
-        (Answer("[image: image/png]\nhere you are", images=(PICTURE,)), "[image: image/png]\nhere you are"),
-        (Answer(ENCODED), "[image: image/png]"),
-        (Answer(f"data:image/png;base64,{ENCODED}"), "[image: image/png]"),
-        (Answer("", {"result": ENCODED}), "[image: image/png]"),
-        (Answer("", {"data": [{"b64_json": ENCODED}], "seed": 7}), '{"seed":7}\n[image: image/png]'),
-        (Answer(json.dumps({"image": f"data:image/png;base64,{ENCODED}"})), "[image: image/png]"),
-        (Answer(json.dumps({"image_base64": ENCODED}), {"image_base64": ENCODED}), "[image: image/png]"),
+        (Answer(NOTE, images=(PICTURE,)), NOTE),
+        (Answer(f"{NOTE}\nhere you are", images=(PICTURE,)), f"{NOTE}\nhere you are"),
+        (Answer(ENCODED), NOTE),
+        (Answer(f"data:image/png;base64,{ENCODED}"), NOTE),
+        (Answer("", {"result": ENCODED}), NOTE),
+        (Answer("", {"data": [{"b64_json": ENCODED}], "seed": 7}), f'{{"seed":7}}\n{NOTE}'),
+        (Answer(json.dumps({"image": f"data:image/png;base64,{ENCODED}"})), NOTE),
+        (Answer(json.dumps({"image_base64": ENCODED}), {"image_base64": ENCODED}), NOTE),
     ],
 )
 def test_an_image_is_found_and_never_becomes_text_of_the_model(answer: Answer, text: str) -> None:
