@@ -61,16 +61,19 @@ class Listings:
         """
         declared = parse_tools(record.request.get("tools") or [])
         servers = [tool for tool in declared if isinstance(tool, McpTool)]
-        hidden = [tool.server_label for tool in servers if tool.server_url in self._deps.servers.hidden]
+        urls = [tool.address(self._deps.servers.connectors) for tool in servers]
+        hidden = [
+            tool.server_label for tool, url in zip(servers, urls, strict=True) if url in self._deps.servers.hidden
+        ]
         client = [tool.name for tool in declared if isinstance(tool, FunctionTool)]
         bound_types = self._hosted(declared)
         found = await asyncio.gather(
-            *(self._list(record, tool.server_label, tool.server_url) for tool in servers),
+            *(self._list(record, tool.server_label, url) for tool, url in zip(servers, urls, strict=True)),
             *(self._list(record, each.builtin.server, each.builtin.url) for each in bound_types),
         )
         listings, builtin = found[: len(servers)], found[len(servers) :]
         bound: list[ToolBinding] = []
-        for tool, listing in zip(servers, listings, strict=True):
+        for tool, url, listing in zip(servers, urls, listings, strict=True):
             label = tool.server_label
             show = label not in shown and label not in hidden
             kept = await self._commit(record, label, _filtered(tool, listing), show=show)
@@ -79,7 +82,7 @@ class Listings:
                 raise ToolServerUnavailable(
                     f"MCP server '{tool.server_label}' could not be listed: {kept.error}", param="tools"
                 )
-            bound.extend(_bind(tool, kept, record, self._deps.servers))
+            bound.extend(_bind(tool, url, kept, record, self._deps.servers))
         for each, listing in zip(bound_types, builtin, strict=True):
             bound.append(await self._bind_hosted(record, each, listing))
         labels = [tool.server_label for tool in servers]
@@ -167,16 +170,18 @@ def _filtered(tool: McpTool, listing: Listing) -> Listing:
     )
 
 
-def _bind(tool: McpTool, listing: Listing, record: ResponseRecord, servers: Servers) -> tuple[ToolBinding, ...]:
+def _bind(
+    tool: McpTool, url: str, listing: Listing, record: ResponseRecord, servers: Servers
+) -> tuple[ToolBinding, ...]:
     label = tool.server_label
     return bindings.bind(
         label,
-        tool.server_url,
+        url,
         record.credentials.get(label),
         listing.tools,
         asks=lambda spec: approvals.needs_approval(tool.require_approval, spec.name, spec.read_only),
-        policies=servers.policies_of(tool.server_url),
-        hidden=tool.server_url in servers.hidden,
+        policies=servers.policies_of(url),
+        hidden=url in servers.hidden,
     )
 
 

@@ -80,7 +80,9 @@ async def answer(turn: Turn, ports: Services, receive: Receive, *, shape: Shape 
 def warning(record: ResponseRecord, ports: Services) -> dict[str, str]:
     """The header that says what of the request the model does not get to see."""
     kinds = dict.fromkeys(tool["type"] for tool in record.request.get("tools") or ())
-    others = [kind for kind in kinds if kind not in ("function", "mcp") and hosted.key_of(kind) not in ports.builtins]
+    others = [
+        kind for kind in kinds if kind not in ("function", "mcp") and hosted.key_of(kind) not in ports.servers.builtins
+    ]
     if not others or ports.catalog.capabilities(record.model).native:
         return {}
     # Types are the client's words: a header takes printable ASCII only.

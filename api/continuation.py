@@ -124,9 +124,12 @@ async def plan(
     now: float,
     *,
     told: Sequence[StoredItem] = (),
+    connectors: Mapping[str, str],
 ) -> Plan:
-    """`told`: the conversation before the input. Raises: InvalidRequest (unknown, foreign, stale),
-    ApprovalAlreadyDecided, ApprovalMismatch, Forbidden."""
+    """`told`: the conversation before the input; `connectors`: URLs of configured servers.
+
+    Raises: InvalidRequest (unknown, foreign, stale), ApprovalAlreadyDecided, ApprovalMismatch, Forbidden.
+    """
     verdicts = {decision.approval_request_id: decision for decision in policy.split_decisions(request.input).decisions}
     listed_by = previous.id if previous is not None else await _listing(told, request.input, verdicts, caller, store)
     if listed_by is None:
@@ -147,7 +150,7 @@ async def plan(
     for ask in settled:
         _check_decider(ask, verdicts.get(ask.id), caller)
     for ask in (*settled, *undecided):
-        _check_target(ask, request, caller)
+        _check_target(ask, request, caller, connectors)
     workflow_id = await store.parked_on(caller.tenant, listed_by) if request.stored else None
     return Plan(
         approved=tuple(
@@ -267,7 +270,7 @@ def _check_decider(ask: Approval, decision: McpApprovalResponse | None, caller: 
         )
 
 
-def _check_target(ask: Approval, request: CreateResponse, caller: Principal) -> None:
+def _check_target(ask: Approval, request: CreateResponse, caller: Principal, connectors: Mapping[str, str]) -> None:
     """The approval is for what was shown: this server, this call, these credentials' owner."""
     tool = next(
         (tool for tool in request.tools if isinstance(tool, McpTool) and tool.server_label == ask.server_label), None
@@ -275,7 +278,7 @@ def _check_target(ask: Approval, request: CreateResponse, caller: Principal) -> 
     if tool is None:
         return
     owner = caller.key_id if tool.secrets() else ask.owner
-    if _fingerprint(ask, tool.server_url, owner) != ask.fingerprint:
+    if _fingerprint(ask, tool.address(connectors), owner) != ask.fingerprint:
         raise ApprovalMismatch(
             f"Approval '{ask.id}' is for tool '{ask.name}' of server '{ask.server_label}' as it was declared then "
             f"({ask.server_url}); this request declares the label differently. The approval is kept.",

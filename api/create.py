@@ -62,7 +62,8 @@ async def create(
     ports.catalog.resolve(request.model)
     reads = ports.catalog.capabilities(request.model)
     if not reads.native:
-        native.admit(request.tools, request.tool_choice, bound=ports.builtins, skip=ports.skip_tools)
+        native.admit(request.tools, request.tool_choice, bound=ports.servers.builtins, skip=ports.skip_tools)
+    _refuse_unknown_servers(request, ports)
     previous = await history.previous(request, caller, ports.store) if held is None else None
     turn = await conversations.before(request, caller, ports)
     told = turn.items if turn is not None else ()
@@ -106,7 +107,9 @@ async def _plan(
     if compacts:
         plan = await compaction.plan(request, previous, caller, ports)
     else:
-        plan = await continuation.plan(request, previous, caller, ports.store, ports.clock(), told=told)
+        plan = await continuation.plan(
+            request, previous, caller, ports.store, ports.clock(), told=told, connectors=ports.servers.connectors
+        )
     if prepares and (plan.takes or compacts):
         raise InvalidRequest(
             "'generate: false' runs nothing, and this request would run a call that was decided or make a compaction: "
@@ -201,12 +204,25 @@ def _mode(request: CreateResponse, ports: Services) -> ApprovalMode:
     return ports.approvals.mode if request.background or request.stream else ApprovalMode.RESPOND
 
 
+def _refuse_unknown_servers(request: CreateResponse, ports: Services) -> None:
+    """Raises: InvalidRequest for a `connector_id` the operator has not configured."""
+    for index, tool in enumerate(request.tools):
+        if isinstance(tool, McpTool):
+            try:
+                tool.address(ports.servers.connectors)
+            except InvalidRequest as error:
+                error.param = f"tools[{index}].connector_id"
+                raise
+
+
 def _refuse_unseen_asks(request: CreateResponse, mode: ApprovalMode, ports: Services) -> None:
     """An ask of `respond` mode is an output item, which a hidden server must not have. Raises: InvalidRequest."""
     if mode is ApprovalMode.WAIT:
         return
     for index, tool in enumerate(request.tools):
-        if isinstance(tool, McpTool) and tool.server_url in ports.hidden_servers and tool.require_approval != "never":
+        if not isinstance(tool, McpTool) or tool.require_approval == "never":
+            continue
+        if tool.address(ports.servers.connectors) in ports.servers.hidden:
             raise InvalidRequest(
                 f"'tools[{index}]' is an internal server of this deployment: nobody would see its approval requests. "
                 "Set 'require_approval' to 'never', or 'outlast.approval_mode' to 'wait' with 'stream' or "

@@ -9,6 +9,7 @@ from api.readers import Readers
 from api.runs import RunsPort
 from outlast.contracts import Timeouts
 from outlast.loop.prepare import Reads
+from outlast.loop.servers import Servers
 from outlast.loop.state import ApprovalMode
 from outlast.loop.tokens import Context
 from outlast.protocol.requests import RequestLimits
@@ -58,10 +59,8 @@ class Services:
     clock: Callable[[], float]
     # Gateway calls of one run at the same time.
     parallel_tool_calls: int = 8
-    # Keys of the hosted types an MCP server of the operator's runs.
-    builtins: frozenset[str] = frozenset()
-    # URLs of MCP servers no client sees a call of.
-    hidden_servers: frozenset[str] = frozenset()
+    # What the operator says of MCP servers.
+    servers: Servers = field(default_factory=Servers)
     # Tools a model's server does not know are left out with a warning, not refused.
     skip_tools: bool = False
     ui_url: str | None = None

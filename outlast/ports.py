@@ -78,7 +78,12 @@ def _servers(settings: McpSettings) -> Servers:
     policies: dict[str, dict[str, ToolPolicy]] = {}
     for server in settings.servers.values():
         policies.setdefault(server.url, {}).update({tool: _policy(said) for tool, said in server.tools.items()})
-    return Servers(builtins, policies, frozenset(each.url for each in settings.servers.values() if each.internal))
+    return Servers(
+        builtins,
+        policies,
+        hidden=frozenset(each.url for each in settings.servers.values() if each.internal),
+        connectors={name: each.url for name, each in settings.servers.items()},
+    )
 
 
 def _policy(said: McpToolSettings) -> ToolPolicy:

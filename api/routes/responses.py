@@ -71,7 +71,7 @@ async def get_response(
     output = await ports.store.output(caller.tenant, response_id, sealed=sealed(include))
     waiting = record.mode == "wait" and not record.ended
     asks = await ports.store.approvals(caller.tenant, status="pending", response_id=response_id) if waiting else ()
-    return Json(response_json(record, output, [ask for ask in asks if ask.server_url not in ports.hidden_servers]))
+    return Json(response_json(record, output, [ask for ask in asks if ask.server_url not in ports.servers.hidden]))
 
 
 @router.delete("/{response_id}")

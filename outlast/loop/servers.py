@@ -18,11 +18,12 @@ class Builtin:
 @dataclass(frozen=True, slots=True)
 class Servers:
     """All configured servers. `builtins`: by the hosted type's key; `policies`: by the server's URL, then by tool;
-    `hidden`: URLs of those no client sees a call of."""
+    `hidden`: URLs of those no client sees a call of; `connectors`: URLs by name."""
 
     builtins: Mapping[str, Builtin] = field(default_factory=dict)
     policies: Mapping[str, Mapping[str, ToolPolicy]] = field(default_factory=dict)
     hidden: frozenset[str] = frozenset()
+    connectors: Mapping[str, str] = field(default_factory=dict)
 
     def policies_of(self, url: str) -> Mapping[str, ToolPolicy]:
         """Of a server's tools, by name."""

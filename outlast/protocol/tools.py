@@ -5,7 +5,7 @@ out the two fields that are secrets of one request, `authorization` and `headers
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -73,12 +73,16 @@ AllowedTools = Annotated[
 
 
 class McpTool(_Wire):
-    """An MCP server whose tools the gateway runs. `require_approval` None means always; `required` is our extension:
-    a server that cannot be listed then fails the response."""
+    """An MCP server whose tools the gateway runs, by its address or by the name the operator gave it (`connector_id`).
+
+    `require_approval` None means always; `required` is our extension: a server that cannot be listed then fails the
+    response.
+    """
 
     type: Literal["mcp"]
     server_label: str = Field(pattern=_NAME)
-    server_url: str
+    server_url: str | None = None
+    connector_id: str | None = None
     headers: dict[str, str] | None = Field(default=None, repr=False)
     authorization: str | None = Field(default=None, repr=False)
     allowed_tools: AllowedTools | None = None
@@ -88,6 +92,12 @@ class McpTool(_Wire):
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
+        if self.server_url is None:
+            if self.connector_id is None:
+                raise invalid.refusal("Missing required parameter: '{param}'.", ".server_url")
+            return self
+        if self.connector_id is not None:
+            raise invalid.refusal("'{param}' is given besides 'server_url': give one of them.", ".connector_id")
         try:
             url = urlsplit(self.server_url)
             ok = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
@@ -119,6 +129,21 @@ class McpTool(_Wire):
                     ".headers",
                 )
         return self
+
+    def address(self, connectors: Mapping[str, str]) -> str:
+        """Its URL. `connectors`: of configured servers, by name. Raises: InvalidRequest for a name that is none."""
+        if self.server_url is not None:
+            return self.server_url
+        name = self.connector_id or ""
+        if name not in connectors:
+            known = ", ".join(sorted(connectors)) or "none"
+            raise InvalidRequest(
+                f"'connector_id' of MCP server {self.server_label!r} is {name[:64]!r}, which is no server of this "
+                f"deployment (known: {known}). Give its address as 'server_url', or have the operator configure "
+                f"[mcp.servers.{name[:64]}].",
+                param="tools",
+            )
+        return connectors[name]
 
     def secrets(self) -> dict[str, str]:
         """The headers this request brings for the server, `authorization` as a bearer token; empty when none."""
@@ -217,11 +242,11 @@ def _flat(raw: JsonObject, param: str) -> JsonObject:
 
 
 def _by_url(raw: JsonObject, param: str) -> JsonObject:
-    for key in ("connector_id", "tunnel_id"):
-        if raw.get(key) is not None:
-            raise UnsupportedFeature(
-                f"'{param}.{key}' is not supported: give the server's address as 'server_url'.", param=f"{param}.{key}"
-            )
+    if raw.get("tunnel_id") is not None:
+        raise UnsupportedFeature(
+            f"'{param}.tunnel_id' is not supported: give the server's address as 'server_url'.",
+            param=f"{param}.tunnel_id",
+        )
     return raw
 
 

@@ -50,7 +50,7 @@ REFUSED: list[tuple[dict[str, Any], str | None, str | None, str]] = [
     # What this version does not serve, by name.
     ({"conversation": "thread_1"}, "conversation", "invalid_value", "conv"),
     ({"prompt": {"id": "pmpt_1"}}, "prompt", "unsupported_feature", "instructions"),
-    ({"tools": [{**MCP, "connector_id": "c"}]}, "tools[0].connector_id", "unsupported_feature", "server_url"),
+    ({"tools": [{**MCP, "tunnel_id": "c"}]}, "tools[0].tunnel_id", "unsupported_feature", "server_url"),
     ({"input": [{"type": "compaction_trigger"}]}, "input", None, "nothing"),
     ({"input": [{"type": "compaction_trigger"}, {"role": "user", "content": "hi"}]}, "input[0]", None, "last item"),
     ({"input": [{"type": "compaction", "encrypted_content": "gAAA"}]}, "input[0]", None, "cannot be opened"),
